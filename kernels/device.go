@@ -1,0 +1,259 @@
+// Package kernels is the boundary between the model and the machine: one
+// interface that every backend implements.
+//
+// A Device owns memory; a Queue records one step's operations and runs them in
+// order. Recording is cheap and returns nothing: only Sync waits, and only
+// after Sync may downloaded values be read. The CPU backend runs a whole step
+// behind one C call, a GPU backend enqueues on its stream.
+//
+// Buffers are opaque: the layout of weights, activations and KV cache is the
+// backend's own business, and so is the arithmetic type of activations. Every
+// backend keeps this promise: what a row computes depends on that row (and the
+// KV cache it reads) alone, never on its batch mates, on how a prompt was cut
+// into chunks, on the block size or on the number of threads. So the order in
+// which a sum over K or over the context is taken is fixed by absolute
+// positions, and equal for one row and for many.
+//
+// Shape errors are ours and panic while recording; device failures come from
+// Sync.
+package kernels
+
+// DType is the type of one number in a file, a weight or a KV cache.
+type DType uint8
+
+const (
+	F32 DType = iota + 1
+	BF16
+	F16
+)
+
+// Size returns the bytes of one value.
+func (t DType) Size() int {
+	if t == F32 {
+		return 4
+	}
+	return 2
+}
+
+// String returns the spelling of vLLM's flags and of config.json.
+func (t DType) String() string {
+	switch t {
+	case F32:
+		return "float32"
+	case BF16:
+		return "bfloat16"
+	case F16:
+		return "float16"
+	}
+	return "invalid"
+}
+
+// Weight is a packed matrix [N, K] (or a table [rows, cols]) of one Device.
+type Weight interface{ WeightShape() (n, k int) }
+
+// Vector is a float32 vector of constants (norm weights, biases, rope tables).
+type Vector interface{ Len() int }
+
+// Activation holds up to Rows rows of Cols values of a step.
+type Activation interface{ ActivationShape() (rows, cols int) }
+
+// Ints is an int32 array: token IDs, positions, slots, block tables.
+type Ints interface{ Len() int }
+
+// KVCache is the paged cache of all layers.
+type KVCache interface{ KVShape() KVShape }
+
+// KVShape describes a KV cache. Its bytes are
+// Layers × NumBlocks × BlockSize × KVHeads × HeadDim × 2 × DType.Size(),
+// rounded up as the backend needs.
+type KVShape struct {
+	Layers    int
+	NumBlocks int // block 0 is the null block and never holds data
+	BlockSize int // tokens
+	KVHeads   int
+	HeadDim   int
+	DType     DType
+}
+
+// BlockBytes returns the bytes that one block takes over all layers.
+func (s KVShape) BlockBytes() int64 {
+	return int64(s.Layers) * int64(s.BlockSize) * int64(s.KVHeads) * int64(s.HeadDim) * 2 * int64(s.DType.Size())
+}
+
+// Options configures a Device.
+type Options struct {
+	// Threads that compute, this step's caller included; 0 means one per core
+	// that the process may use.
+	Threads int
+	// ISA forces a lower level of the CPU backend ("generic", "avx2", …); ""
+	// takes the best the machine has.
+	ISA string
+}
+
+// Caps says what a Device can do, so that flags are refused at start by name.
+type Caps struct {
+	WeightDTypes []DType // that PackWeight can produce
+	KVDTypes     []DType
+	// BlockSizeMultiple divides every block size the device accepts.
+	BlockSizeMultiple int
+	MaxHeadDim        int
+}
+
+// Device owns memory and packs what is constant. Its methods may be called
+// from one goroutine at a time.
+type Device interface {
+	Name() string // "ref", "cpu (avx2, 2 threads)", …
+	Caps() Caps
+
+	// PackWeight copies a row-major [n, k] matrix of src's type into the
+	// device's own layout and the wanted type. src is little-endian and is not
+	// kept.
+	PackWeight(want DType, n, k int, srcType DType, src []byte) (Weight, error)
+	// PackWeights does the same for matrices stacked by rows: [Σn, k].
+	// Fused projections (q, k, v; gate and up) come this way, and a device may
+	// interleave them as its epilogues like.
+	PackWeights(want DType, k int, parts []WeightPart) (Weight, error)
+	// NewVector keeps float32 constants.
+	NewVector(values []float32) (Vector, error)
+	NewActivation(rows, cols int) (Activation, error)
+	NewInts(n int) (Ints, error)
+	NewKVCache(shape KVShape) (KVCache, error)
+
+	// NewQueue returns the queue of a step loop that never schedules more than
+	// maxOps operations between two Syncs.
+	NewQueue(maxOps int) (Queue, error)
+
+	Close() error
+}
+
+// WeightPart is one of the matrices of PackWeights: row-major [N, k].
+type WeightPart struct {
+	N    int
+	Type DType
+	Data []byte
+}
+
+// AttnShape is what every attention operation of a layer shares.
+type AttnShape struct {
+	Heads   int
+	KVHeads int // divides Heads; query head h reads KV head h/(Heads/KVHeads)
+	HeadDim int
+	Scale   float32 // of q·k, usually 1/√HeadDim
+	// Window > 0 lets a query see only the last Window positions, its own
+	// included.
+	Window int
+	// SoftCap > 0 bounds scores to SoftCap·tanh(score/SoftCap).
+	SoftCap float32
+}
+
+// Batch describes the sequences of a step for attention. All arrays were
+// uploaded in this step.
+//
+//	QueryStart [NumSeqs+1]          row where each sequence's queries begin
+//	SeqLens    [NumSeqs]            tokens in the cache after this step's writes
+//	BlockTable [NumSeqs, MaxBlocks] block IDs in order; entries past the length are not read
+//
+// Row r of sequence s is the query at position
+// SeqLens[s] − (QueryStart[s+1] − QueryStart[s]) + (r − QueryStart[s]).
+type Batch struct {
+	NumSeqs    int
+	MaxBlocks  int
+	QueryStart Ints
+	SeqLens    Ints
+	BlockTable Ints
+}
+
+// RopeStyle says which two values of a head turn together.
+type RopeStyle uint8
+
+const (
+	RopeNeoX        RopeStyle = iota // i and i+rotary/2 (Llama, Qwen as HF stores them)
+	RopeInterleaved                  // 2i and 2i+1
+)
+
+// Rope describes rotary embedding of a layer.
+//
+//	Cos, Sin [maxPosition, RotaryDim/2]
+type Rope struct {
+	Style     RopeStyle
+	RotaryDim int // ≤ HeadDim; the rest of a head passes unturned
+	Cos, Sin  Vector
+}
+
+// GateKind is the activation of a gated MLP.
+type GateKind uint8
+
+const (
+	SiLU     GateKind = iota // x·σ(x)
+	GELUTanh                 // the tanh approximation
+)
+
+// SamplingRow is one row of Sample. The zero TopK, TopP = 1, MinP = 0 switch
+// their filter off.
+type SamplingRow struct {
+	Temperature float32 // 0: the highest logit, the lowest ID among equals
+	TopP        float32
+	MinP        float32
+	TopK        int32
+	// Seed and Position (tokens generated so far) choose the random number:
+	// the same pair gives the same draw in any batch.
+	Seed     uint64
+	Position uint64
+}
+
+// Queue records operations. T is the number of rows a step computes; each
+// operation touches rows [0, T) of its activations. Buffers passed to Upload
+// are copied while recording; those of Download are written by Sync.
+type Queue interface {
+	Upload(dst Ints, src []int32)
+	Download(dst []int32, src Ints)
+	// DownloadRows copies rows [0, n) of an activation as float32, row-major
+	// [n, cols]. For tests, logprobs and debugging.
+	DownloadRows(dst []float32, src Activation, n int)
+
+	// Embed sets out[t] = table[ids[t]]·scale.
+	Embed(out Activation, table Weight, ids Ints, scale float32, T int)
+
+	// RMSNorm sets out[t] = x[t]/√(mean(x[t]²)+eps)·w. out may be x.
+	RMSNorm(out, x Activation, w Vector, eps float32, T int)
+
+	// Linear sets out[t] = w·x[t] + bias, or adds that to out when accumulate.
+	// bias may be nil.
+	Linear(out, x Activation, w Weight, bias Vector, accumulate bool, T int)
+
+	// GateMul sets out[t, i] = gate(gu[t, i])·gu[t, F+i], where gu comes from
+	// a Linear over PackWeights(gate, up) and F = cols(out).
+	GateMul(out, gu Activation, kind GateKind, T int)
+
+	// RopeKVWrite takes qkv[t] = (q heads, k heads, v heads), turns q and k by
+	// positions[t], writes q back into qkv and k, v into the cache at
+	// slots[t] = blockID·BlockSize + offset of the given layer. qNorm and
+	// kNorm, if not nil, are RMSNorm weights [HeadDim] applied per head first.
+	RopeKVWrite(qkv Activation, kv KVCache, layer int, positions, slots Ints,
+		rope Rope, shape AttnShape, qNorm, kNorm Vector, eps float32, T int)
+
+	// PagedAttention sets out[t] (Heads·HeadDim) to softmax(q·kᵀ·scale)·v over
+	// the cached positions up to t's own. K and V are always read from the
+	// cache, and all of a layer's writes precede its reads.
+	// Source: Kwon et al. 2023, §4.1.
+	PagedAttention(out, qkv Activation, kv KVCache, layer int, b Batch, shape AttnShape, T int)
+
+	// GatherRows sets out[i] = x[rows[i]] for i < n.
+	GatherRows(out, x Activation, rows Ints, n int)
+
+	// Sample draws one token per row of logits [0, n).
+	//
+	// Temperature scales first, then min-p, top-k and top-p filter on the
+	// probabilities (as vLLM V1 does: min-p on the full distribution; top-p
+	// keeps the smallest set of most likely tokens whose mass reaches it,
+	// always at least one). The draw is by inverse CDF over the kept tokens in
+	// ascending ID order with a Philox4x32-10 number of (Seed, Position).
+	Sample(out Ints, logits Activation, rows []SamplingRow)
+
+	// CopyBlocks copies whole blocks of every layer: pairs [n, 2] from, to.
+	CopyBlocks(kv KVCache, pairs Ints, n int)
+
+	// Sync runs what was recorded, in order, waits, and empties the queue. It
+	// returns the device's failure, after which the device is unusable.
+	Sync() error
+}
