@@ -199,6 +199,9 @@ type SamplingRow struct {
 	// the same pair gives the same draw in any batch.
 	Seed     uint64
 	Position uint64
+	// Banned token IDs count as logit −∞ in this draw: the stop tokens of a
+	// request below its min_tokens. Read while recording only.
+	Banned []int32
 }
 
 // Queue records operations. T is the number of rows a step computes; each
@@ -248,6 +251,8 @@ type Queue interface {
 	// keeps the smallest set of most likely tokens whose mass reaches it,
 	// always at least one). The draw is by inverse CDF over the kept tokens in
 	// ascending ID order with a Philox4x32-10 number of (Seed, Position).
+	//
+	// A row that holds a NaN, or whose highest logit is not finite, draws −1.
 	Sample(out Ints, logits Activation, rows []SamplingRow)
 
 	// CopyBlocks copies whole blocks of every layer: pairs [n, 2] from, to.

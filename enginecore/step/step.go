@@ -67,8 +67,12 @@ type Scheduled struct {
 // SchedulerOutput.Scheduled[i].
 type ModelRunnerOutput struct {
 	// Sampled[i] is the new token, or -1 where nothing was sampled. The runner
-	// has already appended it to the row.
+	// has already appended it to the row. -1 where Samples was set means that
+	// the logits were not finite: the request ends in an error.
 	Sampled []int32
+	// NumNaNs[i] counts the NaNs in the logits of such a failed request; nil
+	// in a step without one.
+	NumNaNs []int
 	// Logprobs[i] belongs to Sampled[i]; nil where none were asked.
 	Logprobs []*protocol.LogprobsLists
 	// PromptLogprobs[i] comes once, with the chunk that completes the prompt.
