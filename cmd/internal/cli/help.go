@@ -34,6 +34,9 @@ func (s *Set) Help(w io.Writer) {
 
 func writeFlag(w io.Writer, f *Flag) {
 	left := "  --" + f.Name
+	if f.Value.text() == "true" {
+		left = "  --[no-]" + f.Name
+	}
 	if f.Short != "" {
 		left = "  " + f.Short + ", --" + f.Name
 	}

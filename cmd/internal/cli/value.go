@@ -166,6 +166,18 @@ func Float(dest *float64, low, high float64) Value {
 	}}
 }
 
+// OptFloat is a Float whose zero value means "not given" and is not shown.
+func OptFloat(dest *float64, low, high float64) Value {
+	v := Float(dest, low, high).(*scalar[float64])
+	v.format = func(x float64) string {
+		if x == 0 {
+			return ""
+		}
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	return v
+}
+
 // Fixed is a flag of vLLM that knows one way here: giving that way is fine,
 // asking for another is refused with the reason.
 func Fixed(value, reason string) Value {
@@ -208,6 +220,20 @@ func (v *switchValue) set(_ string, values []string) error {
 	*v.dest = b
 	return nil
 }
+
+// Not is a switch that turns *dest off.
+func Not(dest *bool) Value { return &inverse{switchValue{dest: dest}} }
+
+type inverse struct{ switchValue }
+
+func (v *inverse) set(key string, values []string) error {
+	if err := v.switchValue.set(key, values); err != nil {
+		return err
+	}
+	*v.dest = !*v.dest
+	return nil
+}
+func (v *inverse) text() string { return "" }
 
 func (v *switchValue) text() string {
 	if v.only != "" {

@@ -1,0 +1,67 @@
+# govllm: `make` lists the targets.
+
+GO ?= go
+MODEL ?= builtin
+PORT ?= 8000
+ARGS ?=
+DIR ?=
+BIN := bin
+
+# Debian packages that the build needs, installed by `make setup` if missing.
+APT_PACKAGES := gcc libc6-dev pkg-config libzmq3-dev curl ca-certificates
+
+.DEFAULT_GOAL := help
+
+##@ Use
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z_-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables: MODEL=$(MODEL) PORT=$(PORT), ARGS for both commands, DIR for export-builtin."
+
+.PHONY: run
+run: build ## Build, start both processes with a model, print what to try; Ctrl-C stops them
+	@BIN=$(BIN) MODEL="$(MODEL)" PORT="$(PORT)" cmd/run.sh $(ARGS)
+
+.PHONY: build
+build: setup ## Build bin/vllm-core and bin/vllm-frontend
+	@mkdir -p $(BIN)
+	$(GO) build -trimpath -ldflags "-s -w" -o $(BIN)/ ./cmd/vllm-core ./cmd/vllm-frontend
+
+.PHONY: export-builtin
+export-builtin: setup ## Write the builtin model as a Hugging Face directory: DIR=...
+	@test -n "$(DIR)" || { echo "make export-builtin: give the directory, DIR=..." >&2; exit 2; }
+	$(GO) run ./cmd/export-builtin "$(DIR)"
+
+.PHONY: setup
+setup: ## Install the Debian packages that are missing (gcc, libzmq3-dev, ...)
+	@cmd/setup.sh $(APT_PACKAGES)
+
+##@ Develop
+.PHONY: test
+test: setup ## Run the tests
+	$(GO) test ./...
+	$(GO) test -count=1 ./test/imports
+
+.PHONY: check
+check: test ## The tests, and: format, vet, lint, race and invariants, pure Go
+	$(MAKE) --no-print-directory check-only
+
+# What `check` adds to `test`; CI runs the two one after the other.
+.PHONY: check-only
+check-only: setup
+	@out=$$(gofmt -l cmd enginecore frontend ipc kernels protocol stats test); \
+		test -z "$$out" || { echo "gofmt wants to change:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags invariants ./enginecore/...
+	$(GO) tool -modfile=tools.mod staticcheck ./...
+	CGO_ENABLED=0 $(GO) build ./kernels/... ./enginecore/... ./protocol/... ./stats/...
+	$(GO) test -short -race -tags invariants ./...
+
+.PHONY: bench
+bench: setup ## Run the benchmarks: BENCH=regexp PKG=./...
+	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' $(or $(PKG),./...)
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN)

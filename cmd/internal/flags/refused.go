@@ -1,0 +1,74 @@
+package flags
+
+// refused are flags of `vllm serve` that neither command serves, with the
+// reason and the way out. A flag leaves this table when it is served.
+var refused = []struct {
+	reason string
+	names  []string
+}{
+	{"LoRA adapters are not served; merge them into the weights", []string{
+		"enable-lora", "max-loras", "max-lora-rank", "lora-modules", "lora-dtype", "max-cpu-loras", "fully-sharded-loras",
+	}},
+	{"only text models are served", []string{
+		"limit-mm-per-prompt", "mm-processor-kwargs", "mm-processor-cache-gb", "media-io-kwargs", "interleave-mm-strings",
+		"allowed-local-media-path", "allowed-media-domains", "skip-mm-profiling", "enable-prompt-embeds", "mm-encoder-tp-mode",
+	}},
+	{"only text generation is served; leave it out", []string{"runner", "convert", "task", "pooler-config"}},
+	{"the model comes from a local directory; fetch the revision you want and give its path", []string{
+		"revision", "code-revision", "tokenizer-revision", "hf-token", "download-dir",
+	}},
+	{"config.json is read as it is; change it there", []string{"hf-config-path", "hf-overrides", "config-format", "rope-scaling", "rope-theta"}},
+	{"quantized weights are not served; use a float32, float16 or bfloat16 checkpoint", []string{"quantization", "quantization-param-path"}},
+	{"text in and out is what this server does; leave it out", []string{"skip-tokenizer-init", "tokens-only", "tokenizer-mode", "tokenizer-pool-size"}},
+	{"nothing is compiled at run time; leave it out", []string{"compilation-config", "enforce-eager", "cudagraph-metrics", "cuda-graph-sizes", "max-seq-len-to-capture"}},
+	{"a core uses one device; start several cores with --data-parallel-rank instead", []string{
+		"data-parallel-hybrid-lb", "data-parallel-external-lb", "data-parallel-start-rank", "data-parallel-backend",
+		"distributed-executor-backend", "enable-expert-parallel", "all2all-backend", "enable-eplb", "eplb-config", "enable-dbo",
+		"decode-context-parallel-size", "nnodes", "node-rank", "master-addr", "master-port", "worker-cls", "worker-extension-cls",
+		"max-parallel-loading-workers", "disable-custom-all-reduce", "ray-workers-use-nsight",
+	}},
+	{"vllm-core and vllm-frontend are separate commands; start vllm-core for an engine without an API", []string{"headless"}},
+	{"speculative decoding is not served", []string{"speculative-config"}},
+	{"the KV cache stays on its device", []string{
+		"kv-transfer-config", "kv-events-config", "kv-offloading-size", "kv-offloading-backend", "cpu-offload-gb", "swap-space",
+		"disable-hybrid-kv-cache-manager", "calculate-kv-scales", "ec-transfer-config",
+	}},
+	{"the size of the CPU's KV cache is --kv-cache-memory-bytes", []string{"gpu-memory-utilization"}},
+	{"structured output is not served", []string{"structured-outputs-config", "guided-decoding-backend"}},
+	{"tool and reasoning parsers are not served", []string{
+		"enable-auto-tool-choice", "tool-call-parser", "tool-parser-plugin", "reasoning-parser", "exclude-tools-when-tool-choice-none", "tool-server",
+	}},
+	{"requests cannot bring their own template", []string{"trust-request-chat-template", "default-chat-template-kwargs"}},
+	{"the template itself decides between text and parts", []string{"chat-template-content-format"}},
+	{"log probabilities are not served", []string{"max-logprobs", "logprobs-mode", "logits-processors", "logits-processor-pattern", "return-tokens-as-token-ids"}},
+	{"steps are not overlapped yet; leave it out", []string{"async-scheduling"}},
+	{"every token is sent at once", []string{"stream-interval"}},
+	{"the scheduler admits by --max-num-seqs and --max-num-batched-tokens", []string{
+		"scheduler-cls", "max-num-partial-prefills", "max-long-partial-prefills", "max-num-active-seqs", "disable-chunked-mm-input",
+		"scheduler-reserve-full-isl", "num-lookahead-slots",
+	}},
+	{"requests are never turned away for the length of the queue", []string{"max-num-queued-reqs", "max-num-queued-tokens"}},
+	{"put a proxy in front for keys, TLS and CORS", []string{
+		"api-key", "ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "ssl-cert-reqs", "ssl-ciphers", "enable-ssl-refresh",
+		"allow-credentials", "allowed-origins", "allowed-methods", "allowed-headers", "middleware", "root-path", "uds",
+	}},
+	{"there is one HTTP server; leave it out", []string{"uvicorn-log-level", "disable-frontend-multiprocessing", "h11-max-incomplete-event-size", "h11-max-header-count", "log-config-file", "grpc"}},
+	{"requests and outputs are not logged", []string{"enable-log-requests", "enable-log-outputs", "enable-log-deltas", "max-log-len", "log-error-stack", "disable-log-requests"}},
+	{"such response fields are not served", []string{
+		"enable-request-id-headers", "enable-prompt-tokens-details", "enable-per-request-metrics", "enable-force-include-usage",
+		"enable-tokenizer-info-endpoint", "fingerprint-mode",
+	}},
+	{"tracing is not served", []string{"otlp-traces-endpoint", "collect-detailed-traces"}},
+	{"such metrics are not served", []string{
+		"show-hidden-metrics-for-version", "enable-mfu-metrics", "kv-cache-metrics", "kv-cache-metrics-sample",
+		"enable-logging-iteration-details", "aggregate-engine-logging",
+	}},
+	{"there is no such endpoint", []string{"enable-scale-out", "disable-fastapi-docs", "enable-offline-docs", "disable-access-log-for-endpoints", "io-processor-plugin"}},
+	{"sleep mode is not served", []string{"enable-sleep-mode"}},
+	{"it chooses between implementations of vLLM in Python; leave it out", []string{
+		"model-impl", "disable-cascade-attn", "disable-sliding-window", "model-loader-extra-config", "safetensors-load-strategy",
+		"ignore-patterns", "use-tqdm-on-load", "pt-load-map-location", "additional-config", "fail-on-environ-validation",
+		"mamba-cache-dtype", "mamba-ssm-cache-dtype", "mamba-block-size", "attention-backend", "profiler-config",
+		"data-parallel-supervisor-port", "dp-supervisor-probe-interval", "dp-supervisor-probe-timeout", "dp-supervisor-probe-failures",
+	}},
+}

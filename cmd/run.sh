@@ -1,0 +1,49 @@
+#!/bin/bash
+# Starts vllm-core and vllm-frontend, says what to try once they serve, and
+# stops both on Ctrl-C. If one ends, so does the other, with its exit status.
+# Arguments go to both commands.
+set -u
+set -m # process groups of their own: Ctrl-C reaches this script alone
+
+bin=${BIN:-bin} model=${MODEL:-builtin} port=${PORT:-8000}
+
+"$bin/vllm-frontend" --model "$model" --port "$port" "$@" &
+frontend=$!
+"$bin/vllm-core" --model "$model" "$@" &
+core=$!
+
+stopping=
+stop() {
+	stopping=1
+	kill -TERM "$frontend" "$core" 2>/dev/null
+}
+trap stop INT TERM
+
+until curl -fs -o /dev/null "http://127.0.0.1:$port/v1/models" || [ -n "$stopping" ]; do
+	kill -0 "$frontend" 2>/dev/null && kill -0 "$core" 2>/dev/null || break
+	sleep 0.1
+done
+
+if [ -z "$stopping" ] && kill -0 "$frontend" 2>/dev/null && kill -0 "$core" 2>/dev/null; then
+	cat <<EOF
+
+Serving $model at http://127.0.0.1:$port. Try, in another terminal:
+
+  curl http://127.0.0.1:$port/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{"messages": [{"role": "user", "content": "Once upon a time there was a king."}], "max_tokens": 100}'
+  curl http://127.0.0.1:$port/metrics
+
+Ctrl-C stops both processes.
+
+EOF
+fi
+
+# The first process to end takes the other with it.
+wait -n "$frontend" "$core"
+status=$?
+[ -n "$stopping" ] && status=0
+kill -TERM "$frontend" "$core" 2>/dev/null
+while kill -0 "$frontend" 2>/dev/null || kill -0 "$core" 2>/dev/null; do
+	wait "$frontend" "$core"
+done
+exit "$status"
