@@ -1,0 +1,162 @@
+package ref
+
+import (
+	"fmt"
+	"slices"
+
+	"govllm/kernels"
+	"govllm/kernels/internal/shape"
+)
+
+// queue keeps what was recorded as closures; Sync calls them in order.
+type queue struct {
+	dev *Device
+	ops []func() error
+	err error // of an earlier Sync
+}
+
+func (d *Device) NewQueue(maxOps int) (kernels.Queue, error) {
+	if err := shape.Sizes("queue", maxOps); err != nil {
+		return nil, err
+	}
+	return &queue{dev: d, ops: make([]func() error, 0, maxOps)}, nil
+}
+
+func (q *queue) record(op func() error) {
+	if len(q.ops) == cap(q.ops) {
+		panic(fmt.Sprintf("ref: more than the queue's %d operations between two Syncs", cap(q.ops)))
+	}
+	q.ops = append(q.ops, op)
+}
+
+func (q *queue) Sync() error {
+	for _, op := range q.ops {
+		if q.err != nil {
+			break
+		}
+		q.err = op()
+	}
+	clear(q.ops)
+	q.ops = q.ops[:0]
+	return q.err
+}
+
+func (q *queue) Upload(dst kernels.Ints, src []int32) {
+	shape.Upload(dst, src)
+	src = slices.Clone(src)
+	q.record(func() error { copy(dst.(ints), src); return nil })
+}
+
+func (q *queue) Download(dst []int32, src kernels.Ints) {
+	shape.Download(dst, src)
+	q.record(func() error { copy(dst, src.(ints)); return nil })
+}
+
+func (q *queue) DownloadRows(dst []float32, src kernels.Activation, n int) {
+	cols := shape.DownloadRows(dst, src, n)
+	q.record(func() error { copy(dst[:n*cols], src.(*activation).values); return nil })
+}
+
+func (q *queue) Embed(out kernels.Activation, table kernels.Weight, ids kernels.Ints, scale float32, T int) {
+	shape.Embed(out, table, ids, T)
+	q.record(func() error {
+		return embed(out.(*activation), table.(*weight), ids.(ints), scale, T)
+	})
+}
+
+func (q *queue) RMSNorm(out, x kernels.Activation, w kernels.Vector, eps float32, T int) {
+	shape.RMSNorm(out, x, w, T)
+	q.record(func() error {
+		for t := range T {
+			rmsNorm(out.(*activation).row(t), x.(*activation).row(t), w.(vector), eps)
+		}
+		return nil
+	})
+}
+
+func (q *queue) Linear(out, x kernels.Activation, w kernels.Weight, bias kernels.Vector, accumulate bool, T int) {
+	shape.Linear(out, x, w, bias, T)
+	var b vector
+	if bias != nil {
+		b = bias.(vector)
+	}
+	q.record(func() error {
+		wm := w.(*weight)
+		q.dev.parallel(wm.n, func(lo, hi int) {
+			linear(out.(*activation), x.(*activation), wm, b, accumulate, T, lo, hi)
+		})
+		return nil
+	})
+}
+
+func (q *queue) GateMul(out, gu kernels.Activation, kind kernels.GateKind, T int) {
+	shape.GateMul(out, gu, kind, T)
+	q.record(func() error {
+		for t := range T {
+			gateMul(out.(*activation).row(t), gu.(*activation).row(t), kind)
+		}
+		return nil
+	})
+}
+
+func (q *queue) RopeKVWrite(qkv kernels.Activation, kv kernels.KVCache, layer int, positions, slots kernels.Ints,
+	rope kernels.Rope, s kernels.AttnShape, qNorm, kNorm kernels.Vector, eps float32, T int) {
+	shape.RopeKVWrite(qkv, kv, layer, positions, slots, rope, s, qNorm, kNorm, T)
+	var qn, kn vector
+	if qNorm != nil {
+		qn = qNorm.(vector)
+	}
+	if kNorm != nil {
+		kn = kNorm.(vector)
+	}
+	q.record(func() error {
+		return ropeKVWrite(qkv.(*activation), kv.(*kvCache), layer, positions.(ints), slots.(ints), rope, s, qn, kn, eps, T)
+	})
+}
+
+func (q *queue) PagedAttention(out, qkv kernels.Activation, kv kernels.KVCache, layer int, b kernels.Batch, s kernels.AttnShape, T int) {
+	shape.PagedAttention(out, qkv, kv, layer, b, s, T)
+	q.record(func() error {
+		return q.dev.pagedAttention(out.(*activation), qkv.(*activation), kv.(*kvCache), layer, b, s, T)
+	})
+}
+
+func (q *queue) GatherRows(out, x kernels.Activation, rows kernels.Ints, n int) {
+	shape.GatherRows(out, x, rows, n)
+	q.record(func() error {
+		src, idx := x.(*activation), rows.(ints)
+		for i := range n {
+			if err := inRange("GatherRows", "row", i, idx[i], src.rows); err != nil {
+				return err
+			}
+			copy(out.(*activation).row(i), src.row(int(idx[i])))
+		}
+		return nil
+	})
+}
+
+func (q *queue) Sample(out kernels.Ints, logits kernels.Activation, rows []kernels.SamplingRow) {
+	shape.Sample(out, logits, len(rows))
+	rows = slices.Clone(rows)
+	q.record(func() error {
+		q.dev.parallel(len(rows), func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				out.(ints)[i] = int32(sample(logits.(*activation).row(i), rows[i]))
+			}
+		})
+		return nil
+	})
+}
+
+func (q *queue) CopyBlocks(kv kernels.KVCache, pairs kernels.Ints, n int) {
+	shape.CopyBlocks(pairs, n)
+	q.record(func() error { return copyBlocks(kv.(*kvCache), pairs.(ints)[:2*n]) })
+}
+
+// inRange reports value i of an operation's index array if it is not in [0, n).
+func inRange(op, what string, i int, value int32, n int) error {
+	if value < 0 || int(value) >= n {
+		return fmt.Errorf("%w: %s: %s %d of entry %d is not in [0, %d)", kernels.ErrIndex, op, what, value, i, n)
+	}
+	return nil
+}
