@@ -1,0 +1,71 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	"govllm/protocol/modelfile"
+)
+
+// family says how one architecture's checkpoint spells the parts of the
+// decoder. Names of a layer's parts are relative to its prefix, and stand
+// without ".weight" or ".bias". Several names are stacked by rows into one
+// matrix; a checkpoint that stores them fused has one name.
+type family struct {
+	embed, finalNorm, lmHead string
+	layer                    string // prefix with a %d
+
+	attnNorm string
+	qkv      []string // query, key and value heads, in this order
+	out      string
+	mlpNorm  string
+	gateUp   []string
+	down     string
+
+	// ignored are suffixes of tensors that the graph has no use for. Any
+	// other tensor that is left over is an error.
+	ignored []string
+}
+
+// llama is the layout that most decoders copied.
+// Source: transformers, modeling_llama.py.
+var llama = family{
+	embed:     "model.embed_tokens",
+	finalNorm: "model.norm",
+	lmHead:    "lm_head",
+	layer:     "model.layers.%d.",
+	attnNorm:  "input_layernorm",
+	qkv:       []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+	out:       "self_attn.o_proj",
+	mlpNorm:   "post_attention_layernorm",
+	gateUp:    []string{"mlp.gate_proj", "mlp.up_proj"},
+	down:      "mlp.down_proj",
+	// A constant of the rope that old checkpoints saved.
+	ignored: []string{".rotary_emb.inv_freq"},
+}
+
+var families = map[string]family{
+	"LlamaForCausalLM": llama,
+	"Qwen2ForCausalLM": llama, // the q, k and v biases come from the config
+}
+
+func familyOf(cfg modelfile.Config) (family, error) {
+	f, ok := families[cfg.Architecture]
+	if !ok {
+		return family{}, fmt.Errorf("model: architecture %s is %w", cfg.Architecture, modelfile.ErrUnsupported)
+	}
+	return f, nil
+}
+
+// ignores says whether a tensor that nothing asked for is harmless.
+func (f *family) ignores(name string, cfg modelfile.Config) bool {
+	if cfg.TieWordEmbeddings && name == f.lmHead+".weight" {
+		return true // transformers ignores it too
+	}
+	for _, suffix := range f.ignored {
+		if strings.HasSuffix(name, suffix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,116 @@
+package model
+
+import (
+	"fmt"
+
+	"govllm/kernels"
+)
+
+// Workspace holds the activations that a step writes. One step uses it at a
+// time.
+type Workspace struct {
+	x, norm        kernels.Activation // [maxTokens, hidden]: residual stream, its norm
+	qkv            kernels.Activation // [maxTokens, (Heads+2·KVHeads)·HeadDim]
+	attn           kernels.Activation // [maxTokens, Heads·HeadDim]
+	gateUp         kernels.Activation // [maxTokens, 2·mlp]
+	mlp            kernels.Activation // [maxTokens, mlp]
+	lastX, lastOut kernels.Activation // [maxLogits, …] of x and attn
+	logits         kernels.Activation // [maxLogits, vocab]
+	maxTokens      int
+	maxLogits      int
+}
+
+// NewWorkspace allocates for steps of up to maxTokens tokens, up to maxLogits
+// of which need logits.
+func (m *Model) NewWorkspace(dev kernels.Device, maxTokens, maxLogits int) (*Workspace, error) {
+	w := widthsOf(m.cfg)
+	s := &Workspace{maxTokens: maxTokens, maxLogits: maxLogits}
+	for _, a := range []struct {
+		dst        *kernels.Activation
+		rows, cols int
+	}{
+		{&s.x, maxTokens, w.hidden},
+		{&s.norm, maxTokens, w.hidden},
+		{&s.qkv, maxTokens, w.qkv},
+		{&s.attn, maxTokens, w.attn},
+		{&s.gateUp, maxTokens, 2 * w.mlp},
+		{&s.mlp, maxTokens, w.mlp},
+		{&s.lastX, maxLogits, w.hidden},
+		{&s.lastOut, maxLogits, w.attn},
+		{&s.logits, maxLogits, m.cfg.VocabSize},
+	} {
+		var err error
+		if *a.dst, err = dev.NewActivation(a.rows, a.cols); err != nil {
+			return nil, fmt.Errorf("model: workspace [%d, %d]: %w", a.rows, a.cols, err)
+		}
+	}
+	return s, nil
+}
+
+// Inputs are a step's uploaded arrays.
+//
+//	TokenIDs, Positions, Slots  [NumTokens]
+//	LogitRows                   [NumLogits] rows that need logits, ascending
+type Inputs struct {
+	NumTokens int
+	NumLogits int // at most NumTokens
+	TokenIDs  kernels.Ints
+	Positions kernels.Ints
+	Slots     kernels.Ints
+	LogitRows kernels.Ints
+	Batch     kernels.Batch
+	KV        kernels.KVCache
+}
+
+// NumOps bounds the operations that one Forward records.
+func (m *Model) NumOps() int { return 9*len(m.layers) + 5 }
+
+// Forward records a whole pass and returns the logits, of which rows
+// [0, NumLogits) are in LogitRows' order.
+//
+// In the last layer only the rows that need logits go on once the KV cache is
+// written: that was the others' whole work.
+func (m *Model) Forward(q kernels.Queue, s *Workspace, in Inputs) kernels.Activation {
+	if in.NumTokens > s.maxTokens || in.NumLogits > min(s.maxLogits, in.NumTokens) {
+		panic(fmt.Sprintf("model: step of %d tokens, %d logits in a workspace for %d, %d",
+			in.NumTokens, in.NumLogits, s.maxTokens, s.maxLogits))
+	}
+	x, T := s.x, in.NumTokens
+	q.Embed(x, m.embed, in.TokenIDs, 1, T)
+	for i := range m.layers {
+		l, attn := &m.layers[i], s.attn
+		m.writeKV(q, s, l, i, in)
+		last := i == len(m.layers)-1
+		if last && in.NumLogits == 0 {
+			return s.logits
+		}
+		q.PagedAttention(attn, s.qkv, in.KV, i, in.Batch, m.attn, T)
+		if last {
+			q.GatherRows(s.lastX, x, in.LogitRows, in.NumLogits)
+			q.GatherRows(s.lastOut, attn, in.LogitRows, in.NumLogits)
+			x, attn, T = s.lastX, s.lastOut, in.NumLogits
+		}
+		q.Linear(x, attn, l.out, l.outBias, true, T)
+		m.feedForward(q, s, l, x, T)
+	}
+	q.RMSNorm(s.norm, x, m.finalNorm, m.cfg.RMSNormEps, T)
+	q.Linear(s.logits, s.norm, m.head, nil, false, T)
+	return s.logits
+}
+
+// writeKV leaves the turned queries of layer i in qkv, keys and values in the
+// cache.
+func (m *Model) writeKV(q kernels.Queue, s *Workspace, l *layer, i int, in Inputs) {
+	T, eps := in.NumTokens, m.cfg.RMSNormEps
+	q.RMSNorm(s.norm, s.x, l.attnNorm, eps, T)
+	q.Linear(s.qkv, s.norm, l.qkv, l.qkvBias, false, T)
+	q.RopeKVWrite(s.qkv, in.KV, i, in.Positions, in.Slots, m.rope, m.attn, nil, nil, eps, T)
+}
+
+// feedForward adds the gated MLP to x.
+func (m *Model) feedForward(q kernels.Queue, s *Workspace, l *layer, x kernels.Activation, T int) {
+	q.RMSNorm(s.norm, x, l.mlpNorm, m.cfg.RMSNormEps, T)
+	q.Linear(s.gateUp, s.norm, l.gateUp, l.gateUpBias, false, T)
+	q.GateMul(s.mlp, s.gateUp, kernels.SiLU, T)
+	q.Linear(x, s.mlp, l.down, l.downBias, true, T)
+}

@@ -1,0 +1,320 @@
+package model
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"govllm/kernels"
+	"govllm/protocol/modelfile"
+)
+
+// Options of Load.
+type Options struct {
+	// DType that matrices are packed to; see ResolveDType.
+	DType kernels.DType
+	// MaxModelLen bounds positions, and so the rope tables.
+	MaxModelLen int
+	// Progress, if not nil, is called after each tensor with the bytes of the
+	// checkpoint read so far and in all.
+	Progress func(done, total int64)
+}
+
+// Model is a loaded decoder. It does not change after Load.
+type Model struct {
+	cfg   modelfile.Config
+	dtype kernels.DType
+
+	embed     kernels.Weight
+	layers    []layer
+	finalNorm kernels.Vector
+	head      kernels.Weight // embed itself if tied
+
+	rope kernels.Rope
+	attn kernels.AttnShape
+}
+
+// layer holds one block's constants. Biases are nil where there are none.
+type layer struct {
+	attnNorm   kernels.Vector
+	qkv        kernels.Weight // [(Heads+2·KVHeads)·HeadDim, hidden]
+	qkvBias    kernels.Vector
+	out        kernels.Weight // [hidden, Heads·HeadDim]
+	outBias    kernels.Vector
+	mlpNorm    kernels.Vector
+	gateUp     kernels.Weight // [2·mlp, hidden]
+	gateUpBias kernels.Vector
+	down       kernels.Weight // [hidden, mlp]
+	downBias   kernels.Vector
+}
+
+// Config returns what the model was built from.
+func (m *Model) Config() modelfile.Config { return m.cfg }
+
+// DType returns the type of the packed weights.
+func (m *Model) DType() kernels.DType { return m.dtype }
+
+// Load packs a checkpoint's tensors for a device. Each is read once and
+// released at once, so the peak of memory is the packed weights and one
+// layer's worth of file pages. src may be closed afterwards.
+func Load(dev kernels.Device, cfg modelfile.Config, src *modelfile.Weights, opt Options) (*Model, error) {
+	fam, err := familyOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	l := &loader{dev: dev, cfg: cfg, fam: fam, src: src, opt: opt, used: make(map[string]bool), total: src.Bytes()}
+	m := l.model()
+	if l.err == nil {
+		l.refuseLeftovers()
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	return m, nil
+}
+
+// loader reads parts one after the other. After the first error it does
+// nothing more, so that callers check once.
+type loader struct {
+	dev kernels.Device
+	cfg modelfile.Config
+	fam family
+	src *modelfile.Weights
+	opt Options
+
+	used        map[string]bool
+	done, total int64
+	err         error
+}
+
+func (l *loader) model() *Model {
+	w := widthsOf(l.cfg)
+	m := &Model{cfg: l.cfg, dtype: l.opt.DType, attn: attnShape(l.cfg)}
+	m.embed = l.matrix(l.fam.embed, l.cfg.VocabSize, w.hidden)
+	for i := 0; i < l.cfg.NumLayers && l.err == nil; i++ {
+		m.layers = append(m.layers, l.layer(fmt.Sprintf(l.fam.layer, i)))
+	}
+	m.finalNorm = l.vector(l.fam.finalNorm+".weight", w.hidden)
+	m.head = m.embed
+	if !l.cfg.TieWordEmbeddings {
+		m.head = l.matrix(l.fam.lmHead, l.cfg.VocabSize, w.hidden)
+	}
+	m.rope = l.rope()
+	return m
+}
+
+func (l *loader) layer(prefix string) layer {
+	w, cfg, fam := widthsOf(l.cfg), &l.cfg, &l.fam
+	heads := []int{cfg.NumHeads * cfg.HeadDim, cfg.NumKVHeads * cfg.HeadDim, cfg.NumKVHeads * cfg.HeadDim}
+	both := []int{w.mlp, w.mlp}
+	var b layer
+	b.attnNorm = l.vector(prefix+fam.attnNorm+".weight", w.hidden)
+	b.qkv = l.stacked(prefix, fam.qkv, heads, w.hidden)
+	b.out = l.matrix(prefix+fam.out, w.hidden, w.attn)
+	b.mlpNorm = l.vector(prefix+fam.mlpNorm+".weight", w.hidden)
+	b.gateUp = l.stacked(prefix, fam.gateUp, both, w.hidden)
+	b.down = l.matrix(prefix+fam.down, w.hidden, w.mlp)
+	if cfg.QKVBias {
+		b.qkvBias = l.stackedBias(prefix, fam.qkv, heads)
+	}
+	if cfg.OutBias {
+		b.outBias = l.vector(prefix+fam.out+".bias", w.hidden)
+	}
+	if cfg.MLPBias {
+		b.gateUpBias = l.stackedBias(prefix, fam.gateUp, both)
+		b.downBias = l.vector(prefix+fam.down+".bias", w.hidden)
+	}
+	return b
+}
+
+func attnShape(cfg modelfile.Config) kernels.AttnShape {
+	return kernels.AttnShape{
+		Heads:   cfg.NumHeads,
+		KVHeads: cfg.NumKVHeads,
+		HeadDim: cfg.HeadDim,
+		Scale:   float32(1 / math.Sqrt(float64(cfg.HeadDim))),
+	}
+}
+
+// tensor looks one up; on failure the loader's error is set.
+func (l *loader) tensor(name string, shape ...int) (modelfile.Tensor, bool) {
+	if l.err != nil {
+		return modelfile.Tensor{}, false
+	}
+	t, err := l.src.Tensor(name, shape...)
+	l.fail(err)
+	l.used[name] = true
+	return t, err == nil
+}
+
+func (l *loader) fail(err error) {
+	if err != nil && l.err == nil {
+		l.err = fmt.Errorf("model: loading %w", err)
+	}
+}
+
+// finish gives a tensor's pages back and reports progress.
+func (l *loader) finish(t modelfile.Tensor) {
+	l.src.Release(t)
+	l.done += int64(len(t.Data))
+	if l.opt.Progress != nil {
+		l.opt.Progress(l.done, l.total)
+	}
+}
+
+func (l *loader) matrix(name string, n, k int) kernels.Weight {
+	t, ok := l.tensor(name+".weight", n, k)
+	if !ok {
+		return nil
+	}
+	w, err := l.dev.PackWeight(l.opt.DType, n, k, fileDTypes[t.DType], t.Data)
+	l.fail(err)
+	l.finish(t)
+	return w
+}
+
+// stacked packs matrices of rows[i] rows each into one. A single name holds
+// them fused.
+func (l *loader) stacked(prefix string, names []string, rows []int, k int) kernels.Weight {
+	tensors := l.stack(prefix, names, ".weight", rows, k)
+	if l.err != nil {
+		return nil
+	}
+	var parts []kernels.WeightPart
+	for _, t := range tensors {
+		data, rowBytes := t.Data, len(t.Data)/t.Shape[0]
+		for _, n := range splitRows(t.Shape[0], rows, len(tensors)) {
+			parts = append(parts, kernels.WeightPart{N: n, Type: fileDTypes[t.DType], Data: data[:n*rowBytes]})
+			data = data[n*rowBytes:]
+		}
+	}
+	w, err := l.dev.PackWeights(l.opt.DType, k, parts)
+	l.fail(err)
+	for _, t := range tensors {
+		l.finish(t)
+	}
+	return w
+}
+
+func (l *loader) stackedBias(prefix string, names []string, rows []int) kernels.Vector {
+	var values []float32
+	for _, t := range l.stack(prefix, names, ".bias", rows) {
+		values = append(values, floats(t)...)
+		l.finish(t)
+	}
+	return l.newVector(values)
+}
+
+// stack looks up the tensors of a stack; rest is their shape after the rows.
+func (l *loader) stack(prefix string, names []string, suffix string, rows []int, rest ...int) []modelfile.Tensor {
+	if len(names) == 1 {
+		rows = []int{sum(rows)}
+	}
+	var tensors []modelfile.Tensor
+	for i, name := range names {
+		t, ok := l.tensor(prefix+name+suffix, append([]int{rows[i]}, rest...)...)
+		if !ok {
+			return nil
+		}
+		tensors = append(tensors, t)
+	}
+	return tensors
+}
+
+// splitRows returns the row counts that one tensor of a stack holds: all of
+// them if it is the only one.
+func splitRows(n int, rows []int, numTensors int) []int {
+	if numTensors == 1 {
+		return rows
+	}
+	return []int{n}
+}
+
+func sum(values []int) int {
+	total := 0
+	for _, v := range values {
+		total += v
+	}
+	return total
+}
+
+func (l *loader) vector(name string, n int) kernels.Vector {
+	t, ok := l.tensor(name, n)
+	if !ok {
+		return nil
+	}
+	values := floats(t)
+	l.finish(t)
+	return l.newVector(values)
+}
+
+func (l *loader) newVector(values []float32) kernels.Vector {
+	if l.err != nil {
+		return nil
+	}
+	v, err := l.dev.NewVector(values)
+	l.fail(err)
+	return v
+}
+
+// rope tabulates cos and sin of position·θ^(−2i/dim), in float64 so that far
+// positions keep their angle.
+//
+// Source: Su et al. 2021, §3.2.2.
+func (l *loader) rope() kernels.Rope {
+	half, positions := l.cfg.HeadDim/2, l.opt.MaxModelLen
+	cos, sin := make([]float32, positions*half), make([]float32, positions*half)
+	for i := range half {
+		frequency := math.Pow(l.cfg.Rope.Theta, -2*float64(i)/float64(2*half))
+		for p := range positions {
+			s, c := math.Sincos(float64(p) * frequency)
+			cos[p*half+i], sin[p*half+i] = float32(c), float32(s)
+		}
+	}
+	return kernels.Rope{
+		Style:     kernels.RopeNeoX,
+		RotaryDim: 2 * half,
+		Cos:       l.newVector(cos),
+		Sin:       l.newVector(sin),
+	}
+}
+
+// refuseLeftovers: a tensor that nothing asked for means that the config
+// describes another model than the weights.
+func (l *loader) refuseLeftovers() {
+	for _, name := range l.src.Names() {
+		if !l.used[name] && !l.fam.ignores(name, l.cfg) {
+			l.fail(fmt.Errorf("weights: tensor %q has no place in a %s with this config: %w", name, l.cfg.Architecture, modelfile.ErrInvalid))
+			return
+		}
+	}
+}
+
+// floats converts a tensor's values.
+func floats(t modelfile.Tensor) []float32 {
+	values := make([]float32, len(t.Data)/fileDTypes[t.DType].Size())
+	for i := range values {
+		switch t.DType {
+		case modelfile.F32:
+			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		case modelfile.BF16:
+			values[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(t.Data[2*i:])) << 16)
+		case modelfile.F16:
+			values[i] = halfToFloat(binary.LittleEndian.Uint16(t.Data[2*i:]))
+		}
+	}
+	return values
+}
+
+// halfToFloat widens an IEEE 754 binary16 value, exactly.
+func halfToFloat(h uint16) float32 {
+	sign, exponent, fraction := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h)&1023
+	switch exponent {
+	case 0: // zero and subnormals: fraction·2⁻²⁴
+		v := math.Float32bits(float32(fraction) * 0x1p-24)
+		return math.Float32frombits(sign | v)
+	case 31: // infinity and NaN
+		return math.Float32frombits(sign | 0xff<<23 | fraction<<13)
+	}
+	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
+}

@@ -1,0 +1,252 @@
+package modelfile
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Config describes one dense decoder, whatever its architecture. Sizes are
+// positive and consistent with each other once ParseConfig has returned them.
+type Config struct {
+	Architecture string // as config.json spells it, a key of families
+
+	VocabSize        int // rows of the embedding
+	HiddenSize       int
+	IntermediateSize int // of the gated MLP
+	NumLayers        int
+	NumHeads         int
+	NumKVHeads       int // divides NumHeads
+	HeadDim          int // even; need not be HiddenSize/NumHeads
+
+	RMSNormEps        float32
+	HiddenAct         string // "silu"
+	TieWordEmbeddings bool   // the LM head is the embedding table
+	QKVBias           bool
+	OutBias           bool // of the attention's output projection
+	MLPBias           bool
+
+	Rope                  Rope
+	MaxPositionEmbeddings int
+
+	// DType is the type the checkpoint says its weights have; "" if it says
+	// nothing.
+	DType DType
+
+	eosTokenIDs []int32
+}
+
+// Rope describes rotary position embedding. Scaling kinds (linear, llama3)
+// will add their fields here; today ParseConfig refuses all of them.
+type Rope struct {
+	Theta float64
+}
+
+// ParseConfig reads a config.json. file is its name in messages.
+func ParseConfig(file string, data []byte) (Config, error) {
+	o, err := parseObject(file, data)
+	if err != nil {
+		return Config{}, err
+	}
+	c := Config{}
+	if err := o.architecture(&c); err != nil {
+		return Config{}, err
+	}
+	o.sizes(&c)
+	o.rope(&c)
+	o.dtype(&c)
+	families[c.Architecture](o, &c)
+	o.refuseChanges()
+	c.eosTokenIDs = o.tokenIDs("eos_token_id", c.VocabSize)
+	if err := o.err(); err != nil {
+		return Config{}, err
+	}
+	return c, c.check(file)
+}
+
+func (o *object) architecture(c *Config) error {
+	var names []string
+	if !o.decode("architectures", &names, "a list of names") || len(names) == 0 {
+		o.missing("architectures")
+		return o.err()
+	}
+	for _, name := range names {
+		if families[name] != nil {
+			c.Architecture = name
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: architecture %s is %w; there are %s", o.where, strings.Join(names, ", "),
+		ErrUnsupported, strings.Join(slices.Sorted(maps.Keys(families)), ", "))
+}
+
+// sizes reads the keys that every dense decoder spells alike.
+func (o *object) sizes(c *Config) {
+	c.VocabSize = o.size("vocab_size")
+	c.HiddenSize = o.size("hidden_size")
+	c.IntermediateSize = o.size("intermediate_size")
+	c.NumLayers = o.size("num_hidden_layers")
+	c.NumHeads = o.size("num_attention_heads")
+	c.NumKVHeads = o.sizeOr("num_key_value_heads", c.NumHeads)
+	c.MaxPositionEmbeddings = o.size("max_position_embeddings")
+	c.HeadDim = o.sizeOr("head_dim", 0)
+	if c.HeadDim == 0 {
+		c.HeadDim = c.HiddenSize / c.NumHeads
+		if c.HeadDim*c.NumHeads != c.HiddenSize {
+			o.invalid("hidden_size", fmt.Sprintf("a multiple of num_attention_heads = %d, as there is no head_dim", c.NumHeads))
+		}
+	}
+	c.RMSNormEps = float32(o.float("rms_norm_eps", 1e-6))
+	c.TieWordEmbeddings = o.bool("tie_word_embeddings", false)
+	c.HiddenAct = o.string("hidden_act", "silu")
+	if c.HiddenAct != "silu" {
+		o.refuse("hidden_act", `only "silu" is`)
+	}
+}
+
+// rope reads both spellings: rope_theta and rope_scaling, or (transformers 5)
+// rope_parameters.
+func (o *object) rope(c *Config) {
+	c.Rope.Theta = o.float("rope_theta", 10000)
+	for _, key := range []string{"rope_scaling", "rope_parameters"} {
+		p := o.object(key)
+		if p == nil {
+			continue
+		}
+		c.Rope.Theta = p.float("rope_theta", c.Rope.Theta)
+		for _, kind := range []string{"rope_type", "type"} {
+			if p.has(kind) && !p.equals(kind, `"default"`) {
+				p.refuse(kind, `only "default" is`)
+			}
+		}
+		if p.has("partial_rotary_factor") && !p.equals("partial_rotary_factor", "1") {
+			p.refuse("partial_rotary_factor", "only 1 is")
+		}
+	}
+}
+
+func (o *object) dtype(c *Config) {
+	for _, key := range []string{"torch_dtype", "dtype"} {
+		if !o.has(key) {
+			continue
+		}
+		name := strings.TrimPrefix(o.string(key, ""), "torch.")
+		if c.DType = configDTypes[name]; c.DType == "" {
+			o.refuse(key, "float32, bfloat16 and float16 are")
+		}
+	}
+}
+
+var configDTypes = map[string]DType{"float32": F32, "float16": F16, "bfloat16": BF16}
+
+// tokenIDs reads an ID or a list of them, all below vocab.
+func (o *object) tokenIDs(key string, vocab int) []int32 {
+	if !o.has(key) {
+		return nil
+	}
+	var ids []int32
+	if o.keys[key].Kind() != '[' {
+		ids = []int32{int32(o.int(key, -1))}
+	} else if !o.decode(key, &ids, "a token ID or a list of them") {
+		return nil
+	}
+	for _, id := range ids {
+		if id < 0 || int(id) >= vocab {
+			o.invalid(key, fmt.Sprintf("token IDs below vocab_size = %d", vocab))
+			return nil
+		}
+	}
+	return ids
+}
+
+// check holds the sizes against each other.
+func (c *Config) check(file string) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %w: %s", file, ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case c.NumHeads%c.NumKVHeads != 0:
+		return bad("num_attention_heads = %d is not a multiple of num_key_value_heads = %d", c.NumHeads, c.NumKVHeads)
+	case c.HeadDim%2 != 0:
+		return bad("head_dim = %d is odd; rotary embedding turns pairs", c.HeadDim)
+	case c.NumLayers > 1<<16:
+		return bad("num_hidden_layers = %d is more than %d", c.NumLayers, 1<<16)
+	case int64(c.NumHeads)*int64(c.HeadDim) > 1<<30:
+		return bad("num_attention_heads = %d × head_dim = %d is more than %d", c.NumHeads, c.HeadDim, 1<<30)
+	case !(c.Rope.Theta > 0) || math.IsInf(c.Rope.Theta, 0):
+		return bad("rope_theta = %v must be positive", c.Rope.Theta)
+	case !(c.RMSNormEps >= 0) || math.IsInf(float64(c.RMSNormEps), 0):
+		return bad("rms_norm_eps = %v must be at least 0", c.RMSNormEps)
+	}
+	return nil
+}
+
+// changesResult lists the keys of config.json that change what a model
+// computes and that no family reads, with the values that leave the Llama
+// graph as it is (null and absence always do). Any other value is refused.
+// Keys that are neither here nor read (dropout, initializer_range, use_cache,
+// …) concern training or other software.
+var changesResult = map[string][]string{
+	// Weights in another form, or only part of a model.
+	"quantization_config": {},
+	"text_config":         {},
+	"vision_config":       {},
+	"audio_config":        {},
+	"pruned_heads":        {`{}`},
+	"lm_head_bias":        {`false`},
+
+	// Mixtures of experts.
+	"num_experts":       {`0`, `1`},
+	"num_local_experts": {`0`, `1`},
+	"n_routed_experts":  {`0`},
+	"moe_layers":        {`[]`},
+
+	// Attention that is not plain causal grouped-query attention.
+	"sliding_window":              {},
+	"use_sliding_window":          {`false`},
+	"layer_types":                 {},
+	"attention_chunk_size":        {},
+	"no_rope_layers":              {`[]`},
+	"no_rope_layer_interval":      {`0`},
+	"use_bidirectional_attention": {`false`},
+	"is_encoder_decoder":          {`false`},
+	"add_cross_attention":         {`false`},
+	"cross_attention_layers":      {`[]`},
+	"q_lora_rank":                 {},
+	"kv_lora_rank":                {},
+	"partial_rotary_factor":       {`1`},
+	"rotary_pct":                  {`1`},
+	"rope_interleaved":            {`false`},
+	"position_embedding_type":     {`"rope"`, `"absolute"`}, // transformers writes "absolute" by default, unread
+	"alibi":                       {`false`},
+	"clip_qkv":                    {},
+	"qk_layernorm":                {`false`},
+	"use_qk_norm":                 {`false`},
+	"attn_logit_softcapping":      {},
+	"query_pre_attn_scalar":       {},
+	"attention_multiplier":        {},
+
+	// Residual stream, embeddings, logits.
+	"final_logit_softcapping": {},
+	"embedding_multiplier":    {`1`},
+	"residual_multiplier":     {`1`},
+	"logits_scaling":          {`1`},
+	"logit_scale":             {`1`},
+	"mup_width_scale":         {`1`},
+	"parallel_residual":       {`false`},
+	"use_parallel_residual":   {`false`},
+	"scale_emb":               {`1`},
+	"scale_depth":             {},
+	"hidden_activation":       {`"silu"`},
+}
+
+// refuseChanges refuses what changesResult lists.
+func (o *object) refuseChanges() {
+	for _, key := range slices.Sorted(maps.Keys(changesResult)) {
+		if o.has(key) && !o.equals(key, changesResult[key]...) {
+			o.refuse(key, "it would change the result")
+		}
+	}
+}

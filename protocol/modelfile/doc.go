@@ -1,0 +1,30 @@
+// Package modelfile reads the files of a model: what both processes must agree
+// on (config, tokenizer files, sampling defaults, limits) and the weights that
+// only the engine opens.
+//
+// A model is the word "builtin" or a directory as Hugging Face lays it out:
+//
+//	config.json                   architecture and sizes; required
+//	generation_config.json        sampling defaults, extra stop tokens
+//	tokenizer.json, tokenizer_config.json, chat_template.jinja
+//	model.safetensors, or model.safetensors.index.json and its shards
+//
+// Config describes a dense decoder in neutral words. Each architecture has one
+// small reader (see families.go), and what config.json asks of the computation
+// beyond that is refused by name and value, never ignored: see changesResult.
+//
+// Weights are mapped, not read: a Tensor is a view into the file. A file that
+// is cut short while it is mapped kills the process, as with any mapping.
+package modelfile
+
+import "errors"
+
+// Every error of this package names the file, and wraps one of these.
+var (
+	// ErrNotFound reports a model, or a file of it, that is not there.
+	ErrNotFound = errors.New("not found")
+	// ErrInvalid reports a file that breaks its format or contradicts another.
+	ErrInvalid = errors.New("invalid")
+	// ErrUnsupported reports a valid wish that this project can't fulfil.
+	ErrUnsupported = errors.New("not supported")
+)

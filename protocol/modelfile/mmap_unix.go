@@ -1,0 +1,65 @@
+//go:build unix
+
+package modelfile
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapFile maps a file read-only. The file may be replaced afterwards, not cut.
+func mapFile(path string) (mapping, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return mapping{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return mapping{}, err
+	}
+	size := info.Size()
+	switch {
+	case !info.Mode().IsRegular():
+		return mapping{}, fmt.Errorf("%s is not a regular file: %w", path, ErrInvalid)
+	case size == 0:
+		return mapping{}, nil // an empty file can't be mapped
+	case int64(int(size)) != size:
+		return mapping{}, fmt.Errorf("%s: %d bytes don't fit the address space: %w", path, size, ErrUnsupported)
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return mapping{}, fmt.Errorf("mapping %s: %w", path, err)
+	}
+	return mapping{data: data, unmap: func() error { return unix.Munmap(data) }}, nil
+}
+
+// Release tells the system that a tensor has been read for good, so that
+// loading a model does not keep its file in memory beside the packed copy.
+// Reading it again works, from disk.
+func (w *Weights) Release(t Tensor) {
+	for _, f := range w.files {
+		if f.unmap == nil || !within(t.Data, f.data) {
+			continue
+		}
+		page := uintptr(os.Getpagesize())
+		start := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
+		first := (start + page - 1) / page * page
+		last := (start + uintptr(len(t.Data))) / page * page
+		if first < last {
+			// A hint: where it fails, nothing is lost.
+			_ = unix.Madvise(t.Data[first-start:last-start], unix.MADV_DONTNEED)
+		}
+	}
+}
+
+func within(part, whole []byte) bool {
+	if len(part) == 0 {
+		return false
+	}
+	p, w := uintptr(unsafe.Pointer(unsafe.SliceData(part))), uintptr(unsafe.Pointer(unsafe.SliceData(whole)))
+	return p >= w && p+uintptr(len(part)) <= w+uintptr(len(whole))
+}

@@ -1,0 +1,179 @@
+package modelfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Builtin is the name of the model that the programs carry in themselves.
+const Builtin = "builtin"
+
+// Options says where a model's parts come from, if not from its directory.
+type Options struct {
+	// Tokenizer is another directory (or "builtin") for tokenizer.json,
+	// tokenizer_config.json and chat_template.jinja; "" is the model's own.
+	Tokenizer string
+	// GenerationConfig is "auto" or "" for the model's generation_config.json,
+	// "vllm" for none of its sampling defaults, or a directory that has one.
+	GenerationConfig string
+	// OverrideGenerationConfig is a JSON object laid over the defaults; null
+	// takes one back.
+	OverrideGenerationConfig []byte
+	// BuiltinWeights holds the builtin model's model.safetensors. Only a
+	// program that computes carries it.
+	BuiltinWeights fs.FS
+}
+
+// Model is a model's description: everything but its weights, which
+// OpenWeights maps.
+type Model struct {
+	Name string // as the user gave it
+	Dir  string // "" for the builtin model
+
+	Config     Config
+	Generation Generation
+
+	// Whole files, nil where there is none.
+	TokenizerJSON       []byte // tokenizer.json
+	TokenizerConfigJSON []byte // tokenizer_config.json
+	ChatTemplateJinja   []byte // chat_template.jinja
+
+	weights             fs.FS // nil if this program carries none
+	eos                 []int32
+	hasGenerationConfig bool
+}
+
+// Open reads a model's small files: "builtin" or a directory.
+func Open(name string, opt Options) (*Model, error) {
+	m := &Model{Name: name}
+	files, err := m.locate(opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.readConfig(files); err != nil {
+		return nil, fmt.Errorf("model %s: %w", name, err)
+	}
+	if err := m.readTokenizer(files, opt.Tokenizer); err != nil {
+		return nil, fmt.Errorf("tokenizer of %s: %w", name, err)
+	}
+	if err := m.readGeneration(files, opt); err != nil {
+		return nil, fmt.Errorf("model %s: %w", name, err)
+	}
+	if err := m.collectEOS(); err != nil {
+		return nil, fmt.Errorf("model %s: %w", name, err)
+	}
+	return m, nil
+}
+
+func (m *Model) locate(opt Options) (fs.FS, error) {
+	files, err := openFiles(m.Name)
+	if err != nil {
+		return nil, fmt.Errorf("model %w", err)
+	}
+	m.weights = files
+	if m.Name == Builtin {
+		m.weights = opt.BuiltinWeights
+		return files, nil
+	}
+	m.Dir = m.Name
+	return files, nil
+}
+
+// openFiles returns the files of "builtin" or of a directory.
+func openFiles(name string) (fs.FS, error) {
+	if name == Builtin {
+		return builtinFiles, nil
+	}
+	if strings.HasSuffix(strings.ToLower(name), ".gguf") {
+		return nil, fmt.Errorf("%s: GGUF files are %w yet; give a directory with config.json and safetensors files", name, ErrUnsupported)
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return os.DirFS(name), nil
+	case err == nil:
+		return nil, fmt.Errorf("%s: %w: it is a file; give the directory with config.json", name, ErrInvalid)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: %v", name, err)
+	case hubID.MatchString(name):
+		return nil, fmt.Errorf("%s: %w: there is no such directory, and fetching from the Hugging Face hub is %w yet; give a local directory or %q",
+			name, ErrNotFound, ErrUnsupported, Builtin)
+	}
+	return nil, fmt.Errorf("%s: %w: there is no such directory", name, ErrNotFound)
+}
+
+// hubID is what could be a repository of the hub: owner/name.
+var hubID = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
+
+func (m *Model) readConfig(files fs.FS) error {
+	data, err := readOptional(files, "config.json")
+	if err != nil {
+		return err
+	}
+	if data == nil {
+		return fmt.Errorf("config.json %w", ErrNotFound)
+	}
+	m.Config, err = ParseConfig("config.json", data)
+	return err
+}
+
+func (m *Model) readTokenizer(files fs.FS, other string) (err error) {
+	if other != "" {
+		if files, err = openFiles(other); err != nil {
+			return err
+		}
+	}
+	for name, dst := range map[string]*[]byte{
+		"tokenizer.json":        &m.TokenizerJSON,
+		"tokenizer_config.json": &m.TokenizerConfigJSON,
+		"chat_template.jinja":   &m.ChatTemplateJinja,
+	} {
+		if *dst, err = readOptional(files, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Model) readGeneration(files fs.FS, opt Options) error {
+	const name = "generation_config.json"
+	where, own := name, true
+	switch opt.GenerationConfig {
+	case "", "auto", "vllm":
+	default:
+		own = false
+		where = filepath.Join(opt.GenerationConfig, name)
+		files = os.DirFS(opt.GenerationConfig)
+	}
+	data, err := readOptional(files, name)
+	if err != nil {
+		return err
+	}
+	if data == nil && !own {
+		return fmt.Errorf("--generation-config: %s %w", where, ErrNotFound)
+	}
+	m.hasGenerationConfig = data != nil
+	m.Generation, err = readGeneration(where, data, opt.OverrideGenerationConfig,
+		opt.GenerationConfig != "vllm", m.Config.VocabSize)
+	return err
+}
+
+// MaxModelLen returns the most tokens a sequence may have: the flag's value,
+// or for 0 the model's own limit, which the flag can't exceed.
+func (m *Model) MaxModelLen(flag int) (int, error) {
+	limit := m.Config.MaxPositionEmbeddings
+	switch {
+	case flag == 0:
+		return limit, nil
+	case flag < 0:
+		return 0, fmt.Errorf("--max-model-len %d must be at least 1", flag)
+	case flag > limit:
+		return 0, fmt.Errorf("--max-model-len %d is more than the model's limit, max_position_embeddings = %d in config.json; give at most that", flag, limit)
+	}
+	return flag, nil
+}
