@@ -1,0 +1,265 @@
+package stats
+
+import "slices"
+
+// ID names one metric of the catalog.
+type ID int
+
+// Every metric of the vllm: namespace that this project exports. The order is
+// that of the documentation.
+const (
+	NumRequestsRunning ID = iota
+	NumRequestsWaiting
+	NumRequestsWaitingByReason
+	KVCacheUsage
+	EngineSleepState
+	CacheConfigInfo
+
+	PrefixCacheQueries
+	PrefixCacheHits
+	ExternalPrefixCacheQueries
+	ExternalPrefixCacheHits
+	MMCacheQueries
+	MMCacheHits
+	NumPreemptions
+	PromptTokens
+	PromptTokensBySource
+	PromptTokensCached
+	GenerationTokens
+	RequestSuccess
+	EstimatedFlops
+	EstimatedReadBytes
+	EstimatedWriteBytes
+
+	TimeToFirstToken
+	InterTokenLatency
+	RequestTimePerOutputToken
+	E2ERequestLatency
+	RequestQueueTime
+	RequestPrefillTime
+	RequestDecodeTime
+	RequestInferenceTime
+	RequestPromptTokens
+	RequestGenerationTokens
+	RequestMaxNumGenerationTokens
+	RequestParamsN
+	RequestParamsMaxTokens
+	RequestPrefillKVComputedTokens
+	RequestNumPreemptions
+	IterationTokens
+
+	SpecDecodeNumDrafts
+	SpecDecodeNumDraftTokens
+	SpecDecodeNumAcceptedTokens
+	SpecDecodeNumAcceptedTokensPerPos
+
+	NumTokensWaiting
+	NumTokensRunning
+	NumTokensRecomputed
+	StepScheduledTokens
+	StepPrefillTokens
+	StepDecodeTokens
+	StepPrefillRequests
+	StepDecodeRequests
+	StepDuration
+	StatsAnomalies
+
+	NumMetrics
+)
+
+// Kind is a metric's Prometheus type.
+type Kind string
+
+const (
+	Gauge     Kind = "gauge"
+	Counter   Kind = "counter"
+	Histogram Kind = "histogram"
+)
+
+// Metric declares one metric: all that registration and documentation need.
+type Metric struct {
+	Name    string // on the wire
+	Kind    Kind
+	Labels  []string // besides model_name and engine
+	Family  BucketFamily
+	PerProc bool   // no engine label: it belongs to the frontend as a whole
+	When    string // when its series exist; "" from the start on
+	Help    string
+}
+
+const (
+	whenDrafting = "once an engine reports speculative decoding"
+	whenOurs     = "once an engine reports steps (vllm-core does, vLLM's engine does not)"
+)
+
+var catalog = [NumMetrics]Metric{
+	NumRequestsRunning: {Name: "vllm:num_requests_running", Kind: Gauge,
+		Help: "Requests in the scheduler's running list after the latest step."},
+	NumRequestsWaiting: {Name: "vllm:num_requests_waiting", Kind: Gauge,
+		Help: "Requests in the scheduler's queues, for whatever reason."},
+	NumRequestsWaitingByReason: {Name: "vllm:num_requests_waiting_by_reason", Kind: Gauge, Labels: []string{"reason"},
+		Help: "Waiting requests by reason: capacity (no room yet) or deferred (something else must come first). The two sum to vllm:num_requests_waiting."},
+	KVCacheUsage: {Name: "vllm:kv_cache_usage_perc", Kind: Gauge,
+		Help: "KV cache blocks in use, as a fraction from 0 to 1. Blocks kept only for prefix reuse count as free."},
+	EngineSleepState: {Name: "vllm:engine_sleep_state", Kind: Gauge, Labels: []string{"sleep_state"},
+		Help: "1 for the state the engine is in: awake, weights_offloaded (sleep level 1) or discard_all (level 2)."},
+	CacheConfigInfo: {Name: "vllm:cache_config_info", Kind: Gauge,
+		Labels: []string{"block_size", "cache_dtype", "enable_prefix_caching", "gpu_memory_utilization",
+			"kv_cache_max_concurrency", "kv_cache_size_tokens", "num_gpu_blocks"},
+		Help: "Always 1; the labels hold the engine's KV cache configuration, None where it did not tell."},
+
+	PrefixCacheQueries: {Name: "vllm:prefix_cache_queries_total", Kind: Counter,
+		Help: "Tokens looked up in the prefix cache when requests were admitted."},
+	PrefixCacheHits: {Name: "vllm:prefix_cache_hits_total", Kind: Counter,
+		Help: "Tokens found in the prefix cache. Only whole blocks are shared, so a common prefix shorter than block_size (vllm:cache_config_info) never hits."},
+	ExternalPrefixCacheQueries: {Name: "vllm:external_prefix_cache_queries_total", Kind: Counter,
+		Help: "Tokens looked up through a KV connector; 0 without one."},
+	ExternalPrefixCacheHits: {Name: "vllm:external_prefix_cache_hits_total", Kind: Counter,
+		Help: "Tokens found through a KV connector; 0 without one."},
+	MMCacheQueries: {Name: "vllm:mm_cache_queries_total", Kind: Counter,
+		Help: "Items looked up in the multimodal cache; 0 for text models."},
+	MMCacheHits: {Name: "vllm:mm_cache_hits_total", Kind: Counter,
+		Help: "Items found in the multimodal cache; 0 for text models."},
+	NumPreemptions: {Name: "vllm:num_preemptions_total", Kind: Counter,
+		Help: "Requests put back in the queue because KV cache blocks ran out."},
+	PromptTokens: {Name: "vllm:prompt_tokens_total", Kind: Counter,
+		Help: "Prompt tokens, cached ones included, of requests that got their first token."},
+	PromptTokensBySource: {Name: "vllm:prompt_tokens_by_source_total", Kind: Counter, Labels: []string{"source"},
+		Help: "The same prompt tokens by where their KV came from: local_compute, local_cache_hit or external_kv_transfer."},
+	PromptTokensCached: {Name: "vllm:prompt_tokens_cached_total", Kind: Counter,
+		Help: "The same prompt tokens that were not computed: local_cache_hit and external_kv_transfer."},
+	GenerationTokens: {Name: "vllm:generation_tokens_total", Kind: Counter,
+		Help: "Generated tokens, those that a stop string later cut off included."},
+	RequestSuccess: {Name: "vllm:request_success_total", Kind: Counter, Labels: []string{"finished_reason"},
+		Help: "Ended requests by reason. Aborts and errors count here once each, whatever the name says."},
+	EstimatedFlops: {Name: "vllm:estimated_flops_per_gpu_total", Kind: Counter,
+		Help: "Estimated floating-point operations per device; 0 unless the engine estimates them."},
+	EstimatedReadBytes: {Name: "vllm:estimated_read_bytes_per_gpu_total", Kind: Counter,
+		Help: "Estimated bytes read from memory per device; 0 unless the engine estimates them."},
+	EstimatedWriteBytes: {Name: "vllm:estimated_write_bytes_per_gpu_total", Kind: Counter,
+		Help: "Estimated bytes written to memory per device; 0 unless the engine estimates them."},
+
+	TimeToFirstToken: {Name: "vllm:time_to_first_token_seconds", Kind: Histogram, Family: FamilyTTFT,
+		Help: "From the HTTP request's arrival to its first token, queueing included; one sample per sequence that got one."},
+	InterTokenLatency: {Name: "vllm:inter_token_latency_seconds", Kind: Histogram, Family: FamilyITL,
+		Help: "Between two outputs of a request; one sample per output after the first, preemptions included."},
+	RequestTimePerOutputToken: {Name: "vllm:request_time_per_output_token_seconds", Kind: Histogram, Family: FamilyITL,
+		Help: "Decode time over generated tokens less one; 0 for a single token."},
+	E2ERequestLatency: {Name: "vllm:e2e_request_latency_seconds", Kind: Histogram, Family: FamilyLatency,
+		Help: "From the HTTP request's arrival to its end, aborted requests included."},
+	RequestQueueTime: {Name: "vllm:request_queue_time_seconds", Kind: Histogram, Family: FamilyLatency,
+		Help: "From the scheduler's queue to the first time scheduled; later waits after preemption are not in it."},
+	RequestPrefillTime: {Name: "vllm:request_prefill_time_seconds", Kind: Histogram, Family: FamilyLatency,
+		Help: "From first scheduled to the first token, preemptions in between included."},
+	RequestDecodeTime: {Name: "vllm:request_decode_time_seconds", Kind: Histogram, Family: FamilyLatency,
+		Help: "From the first token to the last, of requests that were not cut short."},
+	RequestInferenceTime: {Name: "vllm:request_inference_time_seconds", Kind: Histogram, Family: FamilyLatency,
+		Help: "From first scheduled to the last token, of requests that were not cut short."},
+	RequestPromptTokens: {Name: "vllm:request_prompt_tokens", Kind: Histogram, Family: FamilyLength,
+		Help: "Prompt length of ended requests, in tokens."},
+	RequestGenerationTokens: {Name: "vllm:request_generation_tokens", Kind: Histogram, Family: FamilyLength,
+		Help: "Generated tokens of ended requests, one sample per sequence."},
+	RequestMaxNumGenerationTokens: {Name: "vllm:request_max_num_generation_tokens", Kind: Histogram, Family: FamilyLength,
+		Help: "Generated tokens of the longest of a request's n sequences."},
+	RequestParamsN: {Name: "vllm:request_params_n", Kind: Histogram, Family: FamilyN,
+		Help: "The n parameter of requests."},
+	RequestParamsMaxTokens: {Name: "vllm:request_params_max_tokens", Kind: Histogram, Family: FamilyLength,
+		Help: "The max_tokens parameter of requests, one sample per sequence."},
+	RequestPrefillKVComputedTokens: {Name: "vllm:request_prefill_kv_computed_tokens", Kind: Histogram, Family: FamilyLength,
+		Help: "Prompt tokens whose KV was computed and not found in a cache, per request."},
+	RequestNumPreemptions: {Name: "vllm:request_num_preemptions", Kind: Histogram, Family: FamilyPreemptions,
+		Help: "How often an ended request had been preempted."},
+	IterationTokens: {Name: "vllm:iteration_tokens_total", Kind: Histogram, Family: FamilyTokensPerStep,
+		Help: "Per message with outputs: computed tokens of the prompts that ended in it and new tokens. vLLM's form, which charges a chunked prefill to its last chunk; vllm:step_scheduled_tokens has every step."},
+
+	SpecDecodeNumDrafts: {Name: "vllm:spec_decode_num_drafts_total", Kind: Counter, When: whenDrafting,
+		Help: "Drafts proposed by speculative decoding."},
+	SpecDecodeNumDraftTokens: {Name: "vllm:spec_decode_num_draft_tokens_total", Kind: Counter, When: whenDrafting,
+		Help: "Tokens in those drafts."},
+	SpecDecodeNumAcceptedTokens: {Name: "vllm:spec_decode_num_accepted_tokens_total", Kind: Counter, When: whenDrafting,
+		Help: "Draft tokens that the model accepted. Mean acceptance length is 1 + accepted / drafts."},
+	SpecDecodeNumAcceptedTokensPerPos: {Name: "vllm:spec_decode_num_accepted_tokens_per_pos_total", Kind: Counter,
+		Labels: []string{"position"}, When: whenDrafting,
+		Help: "Accepted draft tokens by their position in the draft, from 0."},
+
+	NumTokensWaiting: {Name: "vllm:num_tokens_waiting", Kind: Gauge, When: whenOurs,
+		Help: "Tokens of the waiting requests."},
+	NumTokensRunning: {Name: "vllm:num_tokens_running", Kind: Gauge, When: whenOurs,
+		Help: "Tokens resident in KV cache blocks that are in use."},
+	NumTokensRecomputed: {Name: "vllm:num_tokens_recomputed_total", Kind: Counter, When: whenOurs,
+		Help: "Tokens computed again because their request had been preempted."},
+	StepScheduledTokens: {Name: "vllm:step_scheduled_tokens", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
+		Help: "Tokens the model was fed in a step; its count is the number of steps."},
+	StepPrefillTokens: {Name: "vllm:step_prefill_tokens", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
+		Help: "Those that belong to prompts."},
+	StepDecodeTokens: {Name: "vllm:step_decode_tokens", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
+		Help: "Those that were generated before."},
+	StepPrefillRequests: {Name: "vllm:step_prefill_requests", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
+		Help: "Requests that a step computed prompt tokens of."},
+	StepDecodeRequests: {Name: "vllm:step_decode_requests", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
+		Help: "Requests that a step computed generated tokens of."},
+	StepDuration: {Name: "vllm:step_duration_seconds", Kind: Histogram, Family: FamilyITL, When: whenOurs,
+		Help: "Duration of a step, from scheduling to its results."},
+	StatsAnomalies: {Name: "vllm:stats_anomalies_total", Kind: Counter, Labels: []string{"kind"}, PerProc: true,
+		Help: "Impossible numbers that were clamped, by kind. Serving goes on; the first of each kind is logged."},
+}
+
+// Metric returns the declaration of id.
+func (id ID) Metric() *Metric { return &catalog[id] }
+
+// Catalog lists every metric, in the order of the documentation.
+func Catalog() []Metric { return slices.Clone(catalog[:]) }
+
+// LabelNames are all labels of m's series, the common ones first.
+func (m *Metric) LabelNames() []string {
+	names := []string{"model_name", "engine"}
+	if m.PerProc {
+		names = names[:1]
+	}
+	return append(names, m.Labels...)
+}
+
+// BucketFamily is a set of bucket bounds that several histograms share.
+type BucketFamily int
+
+const (
+	FamilyNone BucketFamily = iota
+	FamilyTTFT
+	FamilyITL
+	FamilyLatency
+	FamilyLength // follows max_model_len
+	FamilyN
+	FamilyPreemptions
+	FamilyTokensPerStep
+)
+
+var families = [...][]float64{
+	FamilyTTFT: {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
+		1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560},
+	FamilyITL: {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75,
+		1, 2.5, 5, 7.5, 10, 20, 40, 80},
+	FamilyLatency: {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60,
+		120, 240, 480, 960, 1920, 7680},
+	FamilyN:             {1, 2, 5, 10, 20},
+	FamilyPreemptions:   {1, 2, 3, 4, 5, 10, 20},
+	FamilyTokensPerStep: {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384},
+}
+
+// Buckets returns the upper bounds of f. Lengths are 1, 2, 5 times powers of
+// ten up to and including maxModelLen; the limit itself is not added.
+//
+// Source: vllm/v1/metrics/loggers.py, build_1_2_5_buckets.
+func (f BucketFamily) Buckets(maxModelLen int) []float64 {
+	if f != FamilyLength {
+		return slices.Clone(families[f])
+	}
+	var bounds []float64
+	for power := 1; ; power *= 10 {
+		for _, m := range []int{1, 2, 5} {
+			if m*power > max(maxModelLen, 1) {
+				return bounds
+			}
+			bounds = append(bounds, float64(m*power))
+		}
+	}
+}
