@@ -47,6 +47,9 @@ func (m *Model) NewWorkspace(dev kernels.Device, maxTokens, maxLogits int) (*Wor
 	return s, nil
 }
 
+// Logits returns the buffer that Forward leaves logits in.
+func (s *Workspace) Logits() kernels.Activation { return s.logits }
+
 // Inputs are a step's uploaded arrays.
 //
 //	TokenIDs, Positions, Slots  [NumTokens]

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -292,29 +291,8 @@ func (l *loader) refuseLeftovers() {
 
 // floats converts a tensor's values.
 func floats(t modelfile.Tensor) []float32 {
-	values := make([]float32, len(t.Data)/fileDTypes[t.DType].Size())
-	for i := range values {
-		switch t.DType {
-		case modelfile.F32:
-			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
-		case modelfile.BF16:
-			values[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(t.Data[2*i:])) << 16)
-		case modelfile.F16:
-			values[i] = halfToFloat(binary.LittleEndian.Uint16(t.Data[2*i:]))
-		}
-	}
+	dtype := fileDTypes[t.DType]
+	values := make([]float32, len(t.Data)/dtype.Size())
+	dtype.Float32s(values, t.Data)
 	return values
-}
-
-// halfToFloat widens an IEEE 754 binary16 value, exactly.
-func halfToFloat(h uint16) float32 {
-	sign, exponent, fraction := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h)&1023
-	switch exponent {
-	case 0: // zero and subnormals: fraction·2⁻²⁴
-		v := math.Float32bits(float32(fraction) * 0x1p-24)
-		return math.Float32frombits(sign | v)
-	case 31: // infinity and NaN
-		return math.Float32frombits(sign | 0xff<<23 | fraction<<13)
-	}
-	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 }
