@@ -90,15 +90,17 @@ type SamplingParams struct {
 	OutputKind                 OutputKind
 }
 
+const defaultMaxTokens = 16
+
 // DefaultSamplingParams returns the values that missing keys stand for.
 func DefaultSamplingParams() SamplingParams {
-	sixteen := 16
+	maxTokens := defaultMaxTokens
 	return SamplingParams{
 		N:                          1,
 		RepetitionPenalty:          1,
 		Temperature:                1,
 		TopP:                       1,
-		MaxTokens:                  &sixteen,
+		MaxTokens:                  &maxTokens,
 		Detokenize:                 true,
 		SkipSpecialTokens:          true,
 		SpacesBetweenSpecialTokens: true,
