@@ -198,7 +198,7 @@ var catalog = [NumMetrics]Metric{
 		Help: "Requests that a step computed prompt tokens of."},
 	StepDecodeRequests: {Name: "vllm:step_decode_requests", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
 		Help: "Requests that a step computed generated tokens of."},
-	StepDuration: {Name: "vllm:step_duration_seconds", Kind: Histogram, Family: FamilyITL, When: whenOurs,
+	StepDuration: {Name: "vllm:step_duration_seconds", Kind: Histogram, Family: FamilyStepDuration, When: whenOurs,
 		Help: "Duration of a step, from scheduling to its results."},
 	StatsAnomalies: {Name: "vllm:stats_anomalies_total", Kind: Counter, Labels: []string{"kind"}, PerProc: true,
 		Help: "Impossible numbers that were clamped, by kind. Serving goes on; the first of each kind is logged."},
@@ -231,6 +231,7 @@ const (
 	FamilyN
 	FamilyPreemptions
 	FamilyTokensPerStep
+	FamilyStepDuration
 )
 
 var families = [...][]float64{
@@ -243,6 +244,7 @@ var families = [...][]float64{
 	FamilyN:             {1, 2, 5, 10, 20},
 	FamilyPreemptions:   {1, 2, 3, 4, 5, 10, 20},
 	FamilyTokensPerStep: {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384},
+	FamilyStepDuration:  {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 }
 
 // Buckets returns the upper bounds of f. Lengths are 1, 2, 5 times powers of

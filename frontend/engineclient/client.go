@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"govllm/ipc"
 	"govllm/protocol"
 	"govllm/stats"
 )
@@ -48,32 +49,16 @@ func (e *EngineDeadError) Is(target error) bool { return target == ErrEngineDead
 
 func (e *EngineDeadError) Unwrap() error { return e.Err }
 
-// EngineInfo is what an engine said of itself when it registered.
-type EngineInfo struct {
-	Index         int // its EngineIndex in messages, and the engine label
-	MaxModelLen   int
-	NumGPUBlocks  int
-	BlockSize     int // tokens
-	DType         string
-	VLLMVersion   string
-	MaxNumSeqs    int
-	KVSizeTokens  int     // 0 if not told
-	KVConcurrency float64 // requests of MaxModelLen that fit at once; 0 if not told
-}
-
-// Conn is the connection to all engines; package ipc has the real one. Sends
-// only queue, and may be called from any goroutine. engine is a position in
-// Engines.
+// Conn is what the client needs of the connection to the engines, which are
+// numbered by rank; *ipc.FrontendConn is it.
 type Conn interface {
-	Engines() []EngineInfo
-	Add(engine int, req *protocol.EngineCoreRequest) error
-	Abort(engine int, ids []string) error
-	Utility(engine int, call *protocol.UtilityCall) error
-
-	// Run calls handle for every message, one at a time, until ctx ends or
-	// the connection is lost, and says why. A message and its slices belong to
-	// the connection again once handle has returned.
-	Run(ctx context.Context, handle func(*protocol.EngineCoreOutputs)) error
+	// Buffer returns an empty buffer to encode one message into.
+	Buffer() []byte
+	// Send queues one message, from any goroutine, and keeps payload.
+	Send(engine int, t protocol.RequestType, payload []byte) error
+	// Run hands every message to deliver, one at a time, until ctx ends or the
+	// connection is lost, and says why. Of a message only strings may be kept.
+	Run(ctx context.Context, deliver func(*protocol.EngineCoreOutputs)) error
 }
 
 // Recorder takes statistics; package metrics has the real one. It is called
@@ -96,8 +81,8 @@ type Client struct {
 	recorder Recorder
 	log      *slog.Logger
 	now      func() time.Time
-	infos    []EngineInfo
-	dead     chan struct{} // closed once deadErr is set
+	infos    []ipc.EngineInfo // by rank
+	dead     chan struct{}    // closed once deadErr is set
 
 	mu       sync.Mutex // guards what follows; never held while a stream's is
 	engines  []engineLoad
@@ -112,23 +97,23 @@ type Client struct {
 	message message // the reader's alone
 }
 
-// New returns a client of the engines behind conn, which have registered.
-func New(conn Conn, opt Options) *Client {
+// New returns a client of the engines behind conn, at least one, as WaitReady
+// returned them.
+func New(conn Conn, engines []ipc.EngineInfo, opt Options) *Client {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	infos := conn.Engines()
 	return &Client{
 		conn:     conn,
 		recorder: opt.Recorder,
 		log:      opt.Logger,
 		now:      opt.Now,
-		infos:    infos,
+		infos:    engines,
 		dead:     make(chan struct{}),
-		engines:  make([]engineLoad, len(infos)),
+		engines:  make([]engineLoad, len(engines)),
 		live:     make(map[string]*Stream),
 		calls:    make(map[protocol.CallID]chan protocol.UtilityOutput),
 	}
@@ -160,33 +145,36 @@ type Meta struct {
 }
 
 // Submit sends one ADD to the least loaded engine. The request's ID must be
-// unique (NewRequestID); it keeps req. ctx bounds the sending only: the
-// stream lives until it ends or Close.
+// unique (NewRequestID); req is not kept. A ctx that has ended is refused, but
+// the stream does not follow it: it lives until it ends or Close.
 //
-// Errors: *EngineDeadError, ErrDraining, ErrDuplicateRequest, ctx's, and the
-// connection's. A request that was not sent enters no statistics.
+// Errors: *EngineDeadError, ErrDraining, ErrDuplicateRequest and ctx's. A
+// request that was not sent enters no statistics.
 func (c *Client) Submit(ctx context.Context, req *protocol.EngineCoreRequest, meta Meta) (*Stream, error) {
-	s, err := c.submit(ctx, req, meta)
-	if err != nil {
-		meta.Parent.childFailed(c)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("submit %q: %w", req.RequestID, context.Cause(ctx))
+	}
+	s := newStream(c, req, meta)
+	if err := c.register(s); err != nil {
 		return nil, fmt.Errorf("submit %q: %w", req.RequestID, err)
+	}
+	if err := c.send(s.engine, protocol.RequestAdd, protocol.AppendRequest(c.conn.Buffer(), req)); err != nil {
+		c.forget(s)
+		return nil, fmt.Errorf("submit %q: %w", req.RequestID, err)
+	}
+	if s.ended() { // AbortAll was faster, and its ABORT came before the ADD
+		c.sendAbort(s)
 	}
 	return s, nil
 }
 
-func (c *Client) submit(ctx context.Context, req *protocol.EngineCoreRequest, meta Meta) (*Stream, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+// send fails as a dead engine does if the connection is lost: the reader may
+// not have noticed yet.
+func (c *Client) send(engine int, t protocol.RequestType, payload []byte) error {
+	if err := c.conn.Send(engine, t, payload); err != nil {
+		return &EngineDeadError{err}
 	}
-	s := newStream(c, req, meta)
-	if err := c.register(s); err != nil {
-		return nil, err
-	}
-	if err := c.conn.Add(s.engine, req); err != nil {
-		c.forget(s)
-		return nil, err
-	}
-	return s, nil
+	return nil
 }
 
 // Healthy is nil while every engine lives, else the *EngineDeadError.
@@ -202,8 +190,8 @@ func (c *Client) Healthy() error {
 // Dead is closed when an engine has died.
 func (c *Client) Dead() <-chan struct{} { return c.dead }
 
-// Engines lists the engines as they registered.
-func (c *Client) Engines() []EngineInfo { return c.infos }
+// Engines lists the engines by rank, as they registered.
+func (c *Client) Engines() []ipc.EngineInfo { return c.infos }
 
 // NumLive is how many sequences are with the engines.
 func (c *Client) NumLive() int {

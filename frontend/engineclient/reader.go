@@ -51,20 +51,11 @@ func (c *Client) lookUp(m *protocol.EngineCoreOutputs) {
 			c.forgetLocked(s)
 		}
 	}
-	if load, st := c.loadLocked(m.EngineIndex), m.SchedulerStats; load != nil && st != nil {
-		load.running = st.NumRunningReqs
-		load.waiting = st.NumWaitingReqs + st.NumSkippedWaitingReqs
-		load.kvUsage = st.KVCacheUsage
+	if st, e := m.SchedulerStats, m.EngineIndex; st != nil && e >= 0 && e < len(c.engines) {
+		c.engines[e].running = st.NumRunningReqs
+		c.engines[e].waiting = st.NumWaitingReqs + st.NumSkippedWaitingReqs
+		c.engines[e].kvUsage = st.KVCacheUsage
 	}
-}
-
-func (c *Client) loadLocked(index int) *engineLoad {
-	for i := range c.infos {
-		if c.infos[i].Index == index {
-			return &c.engines[i]
-		}
-	}
-	return nil
 }
 
 func (c *Client) deliver(m *protocol.EngineCoreOutputs, now time.Time) {
@@ -81,6 +72,6 @@ func (c *Client) deliver(m *protocol.EngineCoreOutputs, now time.Time) {
 // recordFor records a request that ended outside a message.
 func (c *Client) recordFor(engine int, it *stats.Iteration) {
 	if c.recorder != nil {
-		c.recorder.Record(c.infos[engine].Index, nil, it)
+		c.recorder.Record(engine, nil, it)
 	}
 }

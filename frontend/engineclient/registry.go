@@ -119,8 +119,9 @@ func (c *Client) snapshotLocked() []*Stream {
 // sendAbort tells the engine to drop s. A connection that cannot carry it is
 // lost, and the reader notices that.
 func (c *Client) sendAbort(s *Stream) {
-	if err := c.conn.Abort(s.engine, []string{s.id}); err != nil {
-		c.log.Warn("abort not sent", "request_id", s.id, "engine", c.infos[s.engine].Index, "err", err)
+	payload := protocol.AppendAbort(c.conn.Buffer(), []string{s.id})
+	if err := c.send(s.engine, protocol.RequestAbort, payload); err != nil {
+		c.log.Warn("abort not sent", "request_id", s.id, "engine", s.engine, "err", err)
 	}
 }
 

@@ -32,7 +32,7 @@ type Stream struct {
 	id          string
 	parent      *Parent
 	stopStrings bool
-	engine      int           // position in client.engines
+	engine      int           // rank
 	notify      chan struct{} // one slot: there may be something to take
 
 	mu         sync.Mutex // guards what follows
@@ -158,6 +158,12 @@ func (s *Stream) abort() {
 		s.wake()
 		s.leave()
 	}
+}
+
+func (s *Stream) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finish != protocol.FinishNone
 }
 
 // leave takes a request that its engine has not ended out of the system.

@@ -31,7 +31,8 @@ func (c *Client) Utility(ctx context.Context, method string, args ...any) (any, 
 		defer c.unexpect(id)
 		answers[engine] = answer
 		call := &protocol.UtilityCall{CallID: id, Method: method, Args: args}
-		if err := c.conn.Utility(engine, call); err != nil {
+		payload := protocol.AppendUtilityCall(c.conn.Buffer(), call)
+		if err := c.send(engine, protocol.RequestUtility, payload); err != nil {
 			return nil, fmt.Errorf("utility %s: %w", method, err)
 		}
 	}

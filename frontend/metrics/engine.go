@@ -203,7 +203,7 @@ func (e *engine) step(s *protocol.StepStats) {
 		return
 	}
 	t.latest = s.Number
-	r.observe(t.tokens, float64(s.NumPrefillTokens + s.NumDecodeTokens))
+	r.observe(t.tokens, float64(s.NumPrefillTokens+s.NumDecodeTokens))
 	r.observe(t.prefillTokens, float64(s.NumPrefillTokens))
 	r.observe(t.decodeTokens, float64(s.NumDecodeTokens))
 	r.observe(t.prefillRequests, float64(s.NumPrefillReqs))
