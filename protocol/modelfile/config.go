@@ -143,20 +143,23 @@ var configDTypes = map[string]DType{"float32": F32, "float16": F16, "bfloat16": 
 
 // tokenIDs reads an ID or a list of them, all below vocab.
 func (o *object) tokenIDs(key string, vocab int) []int32 {
-	if !o.has(key) {
+	want := fmt.Sprintf("a token ID below vocab_size = %d, or a list of them", vocab)
+	var values []int64
+	if o.has(key) && o.keys[key].Kind() != '[' {
+		values = make([]int64, 1)
+		if !o.decode(key, &values[0], want) {
+			return nil
+		}
+	} else if !o.decode(key, &values, want) {
 		return nil
 	}
 	var ids []int32
-	if o.keys[key].Kind() != '[' {
-		ids = []int32{int32(o.int(key, -1))}
-	} else if !o.decode(key, &ids, "a token ID or a list of them") {
-		return nil
-	}
-	for _, id := range ids {
-		if id < 0 || int(id) >= vocab {
-			o.invalid(key, fmt.Sprintf("token IDs below vocab_size = %d", vocab))
+	for _, id := range values {
+		if id < 0 || id >= int64(vocab) {
+			o.invalid(key, want)
 			return nil
 		}
+		ids = append(ids, int32(id))
 	}
 	return ids
 }

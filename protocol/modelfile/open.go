@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"govllm/protocol/modelfile/builtin"
 )
 
 // Builtin is the name of the model that the programs carry in themselves.
@@ -87,7 +89,7 @@ func (m *Model) locate(opt Options) (fs.FS, error) {
 // openFiles returns the files of "builtin" or of a directory.
 func openFiles(name string) (fs.FS, error) {
 	if name == Builtin {
-		return builtinFiles, nil
+		return builtin.FS, nil
 	}
 	if strings.HasSuffix(strings.ToLower(name), ".gguf") {
 		return nil, fmt.Errorf("%s: GGUF files are %w yet; give a directory with config.json and safetensors files", name, ErrUnsupported)
