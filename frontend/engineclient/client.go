@@ -63,7 +63,7 @@ type Conn interface {
 
 // Recorder takes statistics; package metrics has the real one. It is called
 // by the reader once per message and by handlers that end a request, so at
-// the same time. It keeps neither pointer.
+// the same time. It keeps neither pointer and must not call the client.
 type Recorder interface {
 	Record(engine int, s *protocol.SchedulerStats, it *stats.Iteration)
 }
