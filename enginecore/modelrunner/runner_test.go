@@ -285,3 +285,115 @@ func testSchedules(t *testing.T, device string, kv kernels.DType) {
 		})
 	}
 }
+
+// admit is the plan that starts one request whole.
+func admit(row step.Row, params *protocol.SamplingParams, tokens ...int32) *step.SchedulerOutput {
+	return &step.SchedulerOutput{
+		New:       []step.NewRequest{{Row: row, ID: fmt.Sprint("req", row), Params: params, TokenIDs: tokens, Prompt: len(tokens), BlockIDs: []int32{int32(row) + 1}}},
+		Scheduled: []step.Scheduled{{Row: row, NumTokens: len(tokens), Samples: true}},
+		NumTokens: len(tokens),
+	}
+}
+
+// decode is the plan that computes one more token of each row.
+func decode(computed int, rows ...step.Row) *step.SchedulerOutput {
+	plan := &step.SchedulerOutput{NumTokens: len(rows)}
+	for _, r := range rows {
+		plan.Scheduled = append(plan.Scheduled, step.Scheduled{Row: r, Computed: computed, NumTokens: 1, Samples: true})
+	}
+	return plan
+}
+
+var smallConfig = Config{MaxNumSeqs: 4, MaxNumBatchedTokens: 64, MaxModelLen: 64, BlockSize: 64, NumBlocks: 8, KVDType: kernels.F32}
+
+func greedy() *protocol.SamplingParams {
+	p := protocol.DefaultSamplingParams()
+	p.Temperature = 0
+	return &p
+}
+
+func sample(t testing.TB, p *Pass) *step.ModelRunnerOutput {
+	t.Helper()
+	out, err := p.Sample()
+	must(t, err)
+	return out
+}
+
+func TestPlanWithoutWork(t *testing.T) {
+	dev := openDevice(t, "ref")
+	r := newRunner(t, dev, tinyModel(t, dev), smallConfig)
+	sample(t, r.Start(admit(2, greedy(), 1, 2)))
+	if out := sample(t, r.Start(&step.SchedulerOutput{Freed: []step.Row{2}})); len(out.Sampled) != 0 {
+		t.Errorf("a plan that only frees: Sampled = %v, want nothing", out.Sampled)
+	}
+	sample(t, r.Start(admit(2, greedy(), 3)))
+}
+
+func TestPartialPrefillSamplesNothing(t *testing.T) {
+	dev := openDevice(t, "ref")
+	r := newRunner(t, dev, tinyModel(t, dev), smallConfig)
+	plan := admit(0, greedy(), 1, 2, 3)
+	plan.Scheduled[0].NumTokens, plan.Scheduled[0].Samples = 2, false
+	if out := sample(t, r.Start(plan)); !slices.Equal(out.Sampled, []int32{-1}) {
+		t.Errorf("two of three prompt tokens: Sampled = %v, want [-1]", out.Sampled)
+	}
+	if out := sample(t, r.Start(decode(2, 0))); out.Sampled[0] < 0 {
+		t.Errorf("the third: Sampled = %v, want a token", out.Sampled)
+	}
+}
+
+// A request whose prompt is cached computes its last token only, on the blocks
+// of another.
+func TestCachedPrefix(t *testing.T) {
+	dev := openDevice(t, "ref")
+	r := newRunner(t, dev, tinyModel(t, dev), smallConfig)
+	want := sample(t, r.Start(admit(0, greedy(), 5, 6, 7))).Sampled[0]
+	plan := admit(1, greedy(), 5, 6, 7)
+	plan.New[0].BlockIDs, plan.New[0].Computed = []int32{1}, 2
+	plan.Scheduled[0].Computed, plan.Scheduled[0].NumTokens, plan.NumTokens = 2, 1, 1
+	if got := sample(t, r.Start(plan)).Sampled[0]; got != want {
+		t.Errorf("token after a cached prefix = %d, want %d", got, want)
+	}
+}
+
+func TestBrokenPlansPanic(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		plan func() *step.SchedulerOutput
+		says string
+	}{
+		{"empty row", func() *step.SchedulerOutput { return decode(2, 3) }, "row 3 is scheduled and empty"},
+		{"freed twice", func() *step.SchedulerOutput { return &step.SchedulerOutput{Freed: []step.Row{3}} }, "row 3 was freed while empty"},
+		{"row in use", func() *step.SchedulerOutput { return admit(0, greedy(), 1) }, `holds request "req0"`},
+		{"beyond the tokens", func() *step.SchedulerOutput { return decode(3, 0) }, `request "req0": tokens [3, 4) of 3`},
+		{"samples too early", func() *step.SchedulerOutput { return decode(1, 0) }, "Samples is true after token 2 of 3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dev := openDevice(t, "ref")
+			r := newRunner(t, dev, tinyModel(t, dev), smallConfig)
+			sample(t, r.Start(admit(0, greedy(), 1, 2)))
+			defer func() {
+				if v := fmt.Sprint(recover()); !strings.Contains(v, c.says) {
+					t.Errorf("Start panicked with %s, want %q", v, c.says)
+				}
+			}()
+			r.Start(c.plan())
+		})
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	caps := kernels.Caps{KVDTypes: []kernels.DType{kernels.F32}, BlockSizeMultiple: 16}
+	good := smallConfig
+	if err := good.Validate(caps); err != nil {
+		t.Errorf("Validate(%+v) = %v", good, err)
+	}
+	bad := Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 4, MaxModelLen: 0, BlockSize: 24, NumBlocks: 1, KVDType: kernels.BF16}
+	err := bad.Validate(caps)
+	for _, says := range []string{"max_num_batched_tokens = 4 must be at least max_num_seqs = 8", "max_model_len = 0",
+		"block_size = 24 must be a multiple of 16", "num_blocks = 1", "kv_cache_dtype = bfloat16"} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("Validate(%+v) = %v, want also %q", bad, err, says)
+		}
+	}
+}
