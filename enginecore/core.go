@@ -244,6 +244,7 @@ func (c *Core) stepAsync() error {
 	c.flight = flight{}
 	if next.NumTokens > 0 {
 		c.flight = flight{plan: next, pass: c.runner.Start(&next.SchedulerOutput)}
+		c.changed = true
 	}
 	c.take(landed.plan, result)
 	return nil

@@ -188,14 +188,11 @@ func (r *Request) AddEvent(t protocol.EventType, now float64) {
 	r.events = append(r.events, protocol.EngineCoreEvent{Type: t, Timestamp: now})
 }
 
-// TakeEvents returns the events since it was last called; valid until the next
-// AddEvent.
+// TakeEvents returns the events since it was last called. They are the
+// caller's: an output that waits to be sent must not see later ones.
 func (r *Request) TakeEvents() []protocol.EngineCoreEvent {
 	taken := r.events
-	r.events = r.events[:0]
-	if len(taken) == 0 {
-		return nil
-	}
+	r.events = nil
 	return taken
 }
 

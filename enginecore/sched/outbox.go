@@ -1,6 +1,10 @@
 package sched
 
-import "govllm/protocol"
+import (
+	"slices"
+
+	"govllm/protocol"
+)
 
 // Outbox gathers what the clients are to be told, until the step's messages
 // are made. Everything in it is reused by the next step.
@@ -72,6 +76,15 @@ func (o *Outbox) End(client int, id string, why protocol.FinishReason) *protocol
 	c := o.Client(client)
 	c.Finished = append(c.Finished, id)
 	return out
+}
+
+// Drop takes back what has been gathered for an ID that its client gave up.
+// Between steps there is next to nothing to look through.
+func (o *Outbox) Drop(id string) {
+	for i := range o.clients {
+		c := &o.clients[i]
+		c.Outputs = slices.DeleteFunc(c.Outputs, func(out protocol.EngineCoreOutput) bool { return out.RequestID == id })
+	}
 }
 
 // Finished notes an ID that ended, where somebody counts.

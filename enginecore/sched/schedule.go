@@ -19,6 +19,9 @@ func (s *Scheduler) Schedule(now float64) *Plan {
 		return p
 	}
 	budget, preempted := s.scheduleRunning(p, s.cfg.MaxNumBatchedTokens, now)
+	if preempted {
+		s.dropUnscheduled(p)
+	}
 	s.commit(p)
 	if !preempted && s.pause == Unpaused {
 		s.scheduleWaiting(p, budget, now)
@@ -55,8 +58,10 @@ func (s *Scheduler) scheduleRunning(p *Plan, budget int, now float64) (left int,
 		for !s.cache.Grow(r, n) {
 			victim := s.worstRunning()
 			if victim == r && s.numRunning == 1 {
-				s.fail(r, s.outgrown(r))
-				break
+				if r.InFlight == 0 { // or its last token would be lost
+					s.fail(r, s.outgrown(r))
+				}
+				return budget, preempted
 			}
 			preempted = true
 			budget += s.unschedule(p, victim)
@@ -70,9 +75,6 @@ func (s *Scheduler) scheduleRunning(p *Plan, budget int, now float64) (left int,
 		}
 		s.schedule(p, r, n, r.Blocks[held:len(r.Blocks):len(r.Blocks)])
 		budget -= n
-	}
-	if preempted {
-		s.dropUnscheduled(p)
 	}
 	return budget, preempted
 }

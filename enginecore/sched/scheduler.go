@@ -165,8 +165,9 @@ func (s *Scheduler) Release(id string) {
 
 // Abort ends a request wherever it is, without an output, and reports whether
 // it was live. Its blocks are free when Abort returns; if a step is in flight,
-// what it computes for the request is dropped.
+// what it computes for the request is dropped, and so is what has not been sent.
 func (s *Scheduler) Abort(id string) bool {
+	s.out.Drop(id)
 	r := s.live[id]
 	if r == nil {
 		return false
