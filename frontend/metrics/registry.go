@@ -12,11 +12,13 @@ package metrics
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -29,9 +31,10 @@ const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Registry holds every metric of the frontend. Safe for concurrent use.
 type Registry struct {
-	prom *prometheus.Registry
-	log  *slog.Logger
-	bufs sync.Pool // of *bytes.Buffer, for expositions
+	prom    *prometheus.Registry
+	process processMetrics
+	log     *slog.Logger
+	bufs    sync.Pool // of *bytes.Buffer, for expositions
 }
 
 // NewRegistry returns a registry of the process's own metrics. log may be nil.
@@ -39,12 +42,39 @@ func NewRegistry(log *slog.Logger) *Registry {
 	if log == nil {
 		log = slog.Default()
 	}
-	prom := prometheus.NewRegistry()
-	prom.MustRegister(
+	r := &Registry{
+		prom:    prometheus.NewRegistry(),
+		process: processMetrics{prom: prometheus.NewRegistry()},
+		log:     log,
+		bufs:    sync.Pool{New: func() any { return new(bytes.Buffer) }},
+	}
+	r.process.prom.MustRegister(
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector(),
 	)
-	return &Registry{prom: prom, log: log, bufs: sync.Pool{New: func() any { return new(bytes.Buffer) }}}
+	return r
+}
+
+// processMetrics are process_* and go_*, read anew at most once a second: to
+// read /proc costs as much as all the rest of a scrape.
+type processMetrics struct {
+	prom *prometheus.Registry
+
+	mu       sync.Mutex
+	at       time.Time
+	families []*dto.MetricFamily
+}
+
+func (p *processMetrics) gather() ([]*dto.MetricFamily, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.at) < time.Second {
+		return p.families, nil
+	}
+	var err error
+	p.families, err = p.prom.Gather()
+	p.at = time.Now()
+	return p.families, err
 }
 
 // ServeHTTP answers /metrics in the text format, whatever the client would
@@ -79,14 +109,15 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // see by them that the process was restarted in between.
 func (r *Registry) Gather() ([]*dto.MetricFamily, error) {
 	families, err := r.prom.Gather()
-	all := make([]*dto.MetricFamily, 0, 2*len(families))
+	process, processErr := r.process.gather()
+	all := make([]*dto.MetricFamily, 0, 2*len(families)+len(process))
 	for _, f := range families {
 		all = append(all, f)
 		if created := createdFamily(f); created != nil {
 			all = append(all, created)
 		}
 	}
-	return all, err
+	return append(all, process...), errors.Join(err, processErr)
 }
 
 // createdFamily is nil if nothing in f knows when it was created.
