@@ -61,6 +61,8 @@ type Conn interface {
 	Run(ctx context.Context, deliver func(*protocol.EngineCoreOutputs)) error
 }
 
+var _ Conn = (*ipc.FrontendConn)(nil)
+
 // Recorder takes statistics; package metrics has the real one. It is called
 // by the reader once per message and by handlers that end a request, so at
 // the same time. It keeps neither pointer and must not call the client.

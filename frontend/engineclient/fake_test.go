@@ -186,12 +186,16 @@ func newFixture(t *testing.T, numEngines int) *fixture {
 	return f
 }
 
-func (f *fixture) start(numEngines int, rec engineclient.Recorder) {
+func ranks(numEngines int) []ipc.EngineInfo {
 	engines := make([]ipc.EngineInfo, numEngines)
 	for i := range engines {
 		engines[i].Rank = i
 	}
-	f.client = engineclient.New(f.conn, engines, engineclient.Options{Recorder: rec})
+	return engines
+}
+
+func (f *fixture) start(numEngines int, rec engineclient.Recorder) {
+	f.client = engineclient.New(f.conn, ranks(numEngines), engineclient.Options{Recorder: rec})
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel
 	go func() {
