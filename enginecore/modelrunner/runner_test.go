@@ -238,9 +238,13 @@ func (g *play) preempt() {
 
 func testSequences() []*sequence {
 	rng := rand.New(rand.NewPCG(3, 3))
+	numNew, lengths := 12, []int{1, 5, 31, 32, 33, 64, 90, 150}
+	if raceEnabled {
+		numNew, lengths = 3, []int{1, 32, 40}
+	}
 	var seqs []*sequence
-	for i, n := range []int{1, 5, 31, 32, 33, 64, 90, 150} {
-		s := &sequence{id: fmt.Sprint("seq", i), maxNew: 12, params: protocol.DefaultSamplingParams(), arrives: i / 2}
+	for i, n := range lengths {
+		s := &sequence{id: fmt.Sprint("seq", i), maxNew: numNew, params: protocol.DefaultSamplingParams(), arrives: i / 2}
 		for range n {
 			s.prompt = append(s.prompt, int32(rng.IntN(131)))
 		}

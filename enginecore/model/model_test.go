@@ -1,0 +1,239 @@
+package model_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"govllm/enginecore/model"
+	"govllm/kernels"
+	"govllm/protocol/modelfile"
+	"govllm/protocol/modelfile/modelfiletest"
+)
+
+type (
+	config = modelfiletest.Config
+	tensor = modelfiletest.Tensor
+)
+
+// load loads a directory in float32 on ref.
+func load(t testing.TB, dir string, opt model.Options) (*model.Model, error) {
+	t.Helper()
+	m, err := modelfile.Open(dir, modelfile.Options{})
+	must(t, err)
+	src, err := m.OpenWeights()
+	must(t, err)
+	defer src.Close()
+	dev, err := kernels.Open("ref", kernels.Options{})
+	must(t, err)
+	t.Cleanup(func() { dev.Close() })
+	opt.MaxModelLen = m.Config.MaxPositionEmbeddings
+	return model.Load(dev, m.Config, src, opt)
+}
+
+// Weights that all three types hold exactly give the same logits in each.
+func TestDTypesAgree(t *testing.T) {
+	cfg := modelfiletest.Qwen2()
+	prompt := []int32{1, 50, 3, 130}
+	var want []float32
+	for _, dtype := range []string{"F32", "BF16", "F16"} {
+		b := openBench(t, "ref", modelfiletest.WriteDir(t, cfg, modelfiletest.RandomTensors(cfg, dtype, 5)...))
+		got := b.logits(0, prompt, 3)[0]
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("logits of %s weights differ from those of F32", dtype)
+		}
+	}
+}
+
+// All biases are used: without any one of them the logits are others.
+func TestBiases(t *testing.T) {
+	cfg := modelfiletest.Llama().With(config{"attention_bias": true, "mlp_bias": true})
+	tensors := modelfiletest.RandomTensors(cfg, "F32", 5)
+	logits := func(tensors []tensor) []float32 {
+		return openBench(t, "ref", modelfiletest.WriteDir(t, cfg, tensors...)).logits(0, []int32{7, 8, 9}, 2)[0]
+	}
+	want := logits(tensors)
+	tried := 0
+	for i, x := range tensors {
+		if !strings.HasPrefix(x.Name, "model.layers.1.") || !strings.HasSuffix(x.Name, ".bias") {
+			continue
+		}
+		tried++
+		changed := slices.Clone(tensors)
+		changed[i].Data = make([]byte, len(x.Data))
+		if slices.Equal(logits(changed), want) {
+			t.Errorf("logits are the same without %s", x.Name)
+		}
+	}
+	if tried != 7 {
+		t.Errorf("%d biases in a layer, want 7", tried)
+	}
+}
+
+func TestTiedHeadIgnoresTheFilesOwn(t *testing.T) {
+	cfg := modelfiletest.Qwen2()
+	tensors := modelfiletest.RandomTensors(cfg, "F32", 5)
+	want := openBench(t, "ref", modelfiletest.WriteDir(t, cfg, tensors...)).logits(0, []int32{7, 8}, 1)[0]
+	head := tensors[1]
+	head.Name, head.Shape, head.Data = "lm_head.weight", []int{131, 64}, make([]byte, 131*64*4)
+	got := openBench(t, "ref", modelfiletest.WriteDir(t, cfg, append(tensors, head)...)).logits(0, []int32{7, 8}, 1)[0]
+	if !slices.Equal(got, want) {
+		t.Errorf("a tied model used lm_head.weight")
+	}
+}
+
+// Only the rows that need logits go through the last MLP; which ones are asked
+// changes none of them.
+func TestLogitRowsAreIndependent(t *testing.T) {
+	cfg := modelfiletest.Llama()
+	b := openBench(t, "ref", modelfiletest.WriteDir(t, cfg, modelfiletest.RandomTensors(cfg, "F32", 5)...))
+	prompt := []int32{3, 1, 4, 1, 5, 9, 2, 6}
+	all := b.logits(0, prompt, 0, 1, 2, 3, 4, 5, 6, 7)
+	for _, rows := range [][]int32{{7}, {0, 7}, {3, 4, 5}} {
+		for i, got := range b.logits(0, prompt, rows...) {
+			if !slices.Equal(got, all[rows[i]]) {
+				t.Errorf("logits of row %d differ when rows %v are asked", rows[i], rows)
+			}
+		}
+	}
+	b.logits(0, prompt) // none at all fills the cache …
+	if got := b.logits(7, prompt[7:], 0)[0]; !slices.Equal(got, all[7]) {
+		t.Errorf("logits of row 7 differ after a pass without logits")
+	}
+}
+
+func TestLoadRefusals(t *testing.T) {
+	cfg := modelfiletest.Llama()
+	good := modelfiletest.RandomTensors(cfg, "F32", 5)
+	without := func(name string) []tensor {
+		return slices.DeleteFunc(slices.Clone(good), func(x tensor) bool { return x.Name == name })
+	}
+	for _, c := range []struct {
+		name    string
+		tensors []tensor
+		is      error
+		says    []string
+	}{
+		{"missing matrix", without("model.layers.1.self_attn.k_proj.weight"), modelfile.ErrNotFound, []string{"model.layers.1.self_attn.k_proj.weight", "[64 64]"}},
+		{"missing norm", without("model.norm.weight"), modelfile.ErrNotFound, []string{"model.norm.weight"}},
+		{"missing head", without("lm_head.weight"), modelfile.ErrNotFound, []string{"lm_head.weight", "[131 64]"}},
+		{"leftover bias", append(slices.Clone(good), tensor{Name: "model.layers.0.self_attn.q_proj.bias", DType: "F32", Shape: []int{128}, Data: make([]byte, 512)}),
+			modelfile.ErrInvalid, []string{"model.layers.0.self_attn.q_proj.bias", "no place"}},
+		{"leftover layer", append(slices.Clone(good), tensor{Name: "model.layers.3.input_layernorm.weight", DType: "F32", Shape: []int{64}, Data: make([]byte, 256)}),
+			modelfile.ErrInvalid, []string{"model.layers.3"}},
+	} {
+		_, err := load(t, modelfiletest.WriteDir(t, cfg, c.tensors...), model.Options{DType: kernels.F32})
+		for _, says := range c.says {
+			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: Load = %v, want %v that says %s", c.name, err, c.is, says)
+			}
+		}
+	}
+
+	wide := modelfiletest.WriteDir(t, cfg.With(config{"intermediate_size": 97}), good...)
+	if _, err := load(t, wide, model.Options{DType: kernels.F32}); !errors.Is(err, modelfile.ErrInvalid) ||
+		!strings.Contains(err.Error(), "mlp.gate_proj.weight") || !strings.Contains(err.Error(), "[96 64], the config asks for [97 64]") {
+		t.Errorf("wrong shape: Load = %v, want both shapes", err)
+	}
+}
+
+func TestLoadIgnoresSavedRopeConstants(t *testing.T) {
+	cfg := modelfiletest.Llama()
+	tensors := append(modelfiletest.RandomTensors(cfg, "F32", 5),
+		tensor{Name: "model.layers.0.self_attn.rotary_emb.inv_freq", DType: "F32", Shape: []int{16}, Data: make([]byte, 64)})
+	if _, err := load(t, modelfiletest.WriteDir(t, cfg, tensors...), model.Options{DType: kernels.F32}); err != nil {
+		t.Errorf("Load = %v", err)
+	}
+}
+
+func TestLoadProgress(t *testing.T) {
+	cfg := modelfiletest.Llama()
+	tensors := modelfiletest.RandomTensors(cfg, "BF16", 5)
+	want := int64(0)
+	for _, x := range tensors {
+		want += int64(len(x.Data))
+	}
+	last, calls := int64(0), 0
+	_, err := load(t, modelfiletest.WriteDir(t, cfg, tensors...), model.Options{DType: kernels.F32, Progress: func(done, total int64) {
+		if done <= last || total != want {
+			t.Errorf("Progress(%d, %d) after %d; want growth to %d", done, total, last, want)
+		}
+		last = done
+		calls++
+	}})
+	if err != nil || last != want || calls != len(tensors) {
+		t.Errorf("Load = %v after %d of %d bytes in %d calls, want %d calls", err, last, want, calls, len(tensors))
+	}
+}
+
+func TestResolveDType(t *testing.T) {
+	caps := kernels.Caps{WeightDTypes: []kernels.DType{kernels.F32, kernels.BF16}, KVDTypes: []kernels.DType{kernels.F32}}
+	for _, c := range []struct {
+		flag       string
+		checkpoint modelfile.DType
+		want       kernels.DType
+		says       string
+	}{
+		{"auto", modelfile.BF16, kernels.BF16, ""},
+		{"", modelfile.F32, kernels.F32, ""},
+		{"float32", modelfile.BF16, kernels.F32, ""},
+		{"float", modelfile.BF16, kernels.F32, ""},
+		{"bfloat16", modelfile.F32, kernels.BF16, ""},
+		{"auto", modelfile.F16, 0, "--dtype auto means float16"},
+		{"half", modelfile.F32, 0, "--dtype half means float16"},
+		{"float64", modelfile.F32, 0, "--dtype float64 is unknown"},
+	} {
+		got, err := model.ResolveDType(c.flag, c.checkpoint, caps)
+		if got != c.want || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("ResolveDType(%q, %s) = %v, %v; want %v, error with %q", c.flag, c.checkpoint, got, err, c.want, c.says)
+		}
+	}
+	for _, c := range []struct {
+		flag string
+		want kernels.DType
+		says string
+	}{
+		{"auto", kernels.F32, ""},
+		{"float32", kernels.F32, ""},
+		{"bfloat16", 0, "--kv-cache-dtype bfloat16"},
+		{"fp8", 0, "--kv-cache-dtype fp8"},
+	} {
+		got, err := model.ResolveKVDType(c.flag, kernels.BF16, caps)
+		if got != c.want || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("ResolveKVDType(%q) = %v, %v; want %v, error with %q", c.flag, got, err, c.want, c.says)
+		}
+	}
+}
+
+// The formula counts what the files hold, less the vectors.
+func TestWeightBytes(t *testing.T) {
+	for _, cfg := range []config{modelfiletest.Llama(), modelfiletest.Qwen2()} {
+		data, err := json.Marshal(cfg)
+		must(t, err)
+		parsed, err := modelfile.ParseConfig("config.json", data)
+		must(t, err)
+		want := int64(0)
+		for _, x := range modelfiletest.RandomTensors(cfg, "BF16", 5) {
+			if len(x.Shape) == 2 {
+				want += int64(len(x.Data))
+			}
+		}
+		if got := model.WeightBytes(parsed, kernels.BF16); got != want {
+			t.Errorf("WeightBytes(%s) = %d, want %d", parsed.Architecture, got, want)
+		}
+	}
+}
+
+func TestWorkspaceBytes(t *testing.T) {
+	cfg := modelfile.Config{VocabSize: 1000, HiddenSize: 64, IntermediateSize: 96, NumHeads: 4, NumKVHeads: 2, HeadDim: 32}
+	// x, norm, qkv, attn, gate_up, mlp; then last x, last attn, logits; then rope.
+	want := int64(4 * (10*(64+64+256+128+192+96) + 3*(64+128+1000) + 32*500))
+	if got := model.WorkspaceBytes(cfg, 10, 3, 500); got != want {
+		t.Errorf("WorkspaceBytes = %d, want %d", got, want)
+	}
+}
