@@ -181,8 +181,25 @@ func (c *Core) AbortAll() {
 	c.changed = true
 }
 
-// Drain turns new requests away from now on, with an ABORT output each.
-func (c *Core) Drain() { c.draining = true }
+// Drain turns new requests away from now on, with an ABORT output each, and
+// lets everything else go on, paused or not.
+func (c *Core) Drain() {
+	c.draining = true
+	c.sched.SetPause(sched.Unpaused)
+}
+
+// Shutdown finishes the step under way, ends every request with an ABORT output
+// and returns what the clients are to be told. Nothing is to follow.
+func (c *Core) Shutdown() ([]Message, error) {
+	c.stepStart = c.now()
+	c.land()
+	if c.failure != nil {
+		return nil, c.failure
+	}
+	c.AbortAll()
+	c.Drain()
+	return c.collect(), nil
+}
 
 // NumLive is how many requests have not ended.
 func (c *Core) NumLive() int { return c.sched.NumLive() }
