@@ -248,6 +248,7 @@ func TestLoopStopsWhileDraining(t *testing.T) {
 		h := startLoop(t, nil)
 		h.slowly()
 		h.add("a", 90)
+		synctest.Wait()
 		h.loop.Drain()
 		h.loop.Drain()
 		time.Sleep(5500 * time.Millisecond)
