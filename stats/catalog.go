@@ -25,6 +25,7 @@ const (
 	PromptTokens
 	PromptTokensBySource
 	PromptTokensCached
+	PromptTokensCachedBySource
 	GenerationTokens
 	RequestSuccess
 	EstimatedFlops
@@ -128,6 +129,8 @@ var catalog = [NumMetrics]Metric{
 		Help: "The same prompt tokens by where their KV came from: local_compute, local_cache_hit or external_kv_transfer."},
 	PromptTokensCached: {Name: "vllm:prompt_tokens_cached_total", Kind: Counter,
 		Help: "The same prompt tokens that were not computed: local_cache_hit and external_kv_transfer."},
+	PromptTokensCachedBySource: {Name: "vllm:prompt_tokens_cached_by_source_total", Kind: Counter, Labels: []string{"source"},
+		Help: "The cached prompt tokens by the cache that held them: device, host, p2p, disk or external_unspecified (a KV connector)."},
 	GenerationTokens: {Name: "vllm:generation_tokens_total", Kind: Counter,
 		Help: "Generated tokens, those that a stop string later cut off included."},
 	RequestSuccess: {Name: "vllm:request_success_total", Kind: Counter, Labels: []string{"finished_reason"},
@@ -183,21 +186,21 @@ var catalog = [NumMetrics]Metric{
 		Help: "Accepted draft tokens by their position in the draft, from 0."},
 
 	NumTokensWaiting: {Name: "vllm:num_tokens_waiting", Kind: Gauge, When: whenOurs,
-		Help: "Tokens of the waiting requests."},
+		Help: "Tokens of the waiting requests, prompt and output so far."},
 	NumTokensRunning: {Name: "vllm:num_tokens_running", Kind: Gauge, When: whenOurs,
-		Help: "Tokens resident in KV cache blocks that are in use."},
+		Help: "Computed tokens in the KV cache blocks that are in use, shared ones once."},
 	NumTokensRecomputed: {Name: "vllm:num_tokens_recomputed_total", Kind: Counter, When: whenOurs,
 		Help: "Tokens computed again because their request had been preempted."},
 	StepScheduledTokens: {Name: "vllm:step_scheduled_tokens", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
 		Help: "Tokens the model was fed in a step; its count is the number of steps."},
 	StepPrefillTokens: {Name: "vllm:step_prefill_tokens", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
-		Help: "Those that belong to prompts."},
+		Help: "Those of prefill: prompts, and tokens computed again after a preemption."},
 	StepDecodeTokens: {Name: "vllm:step_decode_tokens", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
-		Help: "Those that were generated before."},
+		Help: "Those of decode: the last known token of a request that generates."},
 	StepPrefillRequests: {Name: "vllm:step_prefill_requests", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
-		Help: "Requests that a step computed prompt tokens of."},
+		Help: "Requests in prefill in a step."},
 	StepDecodeRequests: {Name: "vllm:step_decode_requests", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,
-		Help: "Requests that a step computed generated tokens of."},
+		Help: "Requests in decode in a step."},
 	StepDuration: {Name: "vllm:step_duration_seconds", Kind: Histogram, Family: FamilyStepDuration, When: whenOurs,
 		Help: "Duration of a step, from scheduling to its results."},
 	StatsAnomalies: {Name: "vllm:stats_anomalies_total", Kind: Counter, Labels: []string{"kind"}, PerProc: true,

@@ -26,6 +26,7 @@ type engine struct {
 	preemptions                                   prometheus.Counter
 	promptTokens, promptCached, generationTokens  prometheus.Counter
 	localCompute, localHit, externalTransfer      prometheus.Counter
+	cachedOnDevice, cachedExternally              prometheus.Counter
 	success                                       [protocol.FinishRepetition + 1]prometheus.Counter
 	ttft, itl, iterationTokens                    prometheus.Observer
 	tpot, e2e, queue, prefill, decode, inference  prometheus.Observer
@@ -80,6 +81,9 @@ func newEngine(rec *Recorder, f *families, c EngineConfig) *engine {
 		localHit:         f.counter(stats.PromptTokensBySource, label, "local_cache_hit"),
 		externalTransfer: f.counter(stats.PromptTokensBySource, label, "external_kv_transfer"),
 
+		cachedOnDevice:   f.counter(stats.PromptTokensCachedBySource, label, "device"),
+		cachedExternally: f.counter(stats.PromptTokensCachedBySource, label, "external_unspecified"),
+
 		ttft:               f.histogram(stats.TimeToFirstToken, label),
 		itl:                f.histogram(stats.InterTokenLatency, label),
 		iterationTokens:    f.histogram(stats.IterationTokens, label),
@@ -120,6 +124,9 @@ func (e *engine) constants(c EngineConfig) {
 		stats.MMCacheQueries, stats.MMCacheHits,
 		stats.EstimatedFlops, stats.EstimatedReadBytes, stats.EstimatedWriteBytes} {
 		e.families.counter(id, e.label)
+	}
+	for _, source := range []string{"host", "p2p", "disk"} {
+		e.families.counter(stats.PromptTokensCachedBySource, e.label, source)
 	}
 }
 
@@ -217,6 +224,8 @@ func (e *engine) iteration(it *stats.Iteration) {
 	r.add(e.localCompute, it.NumComputedTokens)
 	r.add(e.localHit, it.NumLocalCachedTokens)
 	r.add(e.externalTransfer, it.NumExternalCachedTokens)
+	r.add(e.cachedOnDevice, it.NumLocalCachedTokens)
+	r.add(e.cachedExternally, it.NumExternalCachedTokens)
 	r.add(e.promptCached, it.NumLocalCachedTokens+it.NumExternalCachedTokens)
 	r.add(e.generationTokens, it.NumGenerationTokens)
 	if it.NumOutputs > 0 {

@@ -149,9 +149,14 @@ func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 // number as /load does: {"server_load": n}.
 type Load struct{ inFlight atomic.Int64 }
 
-// Track counts next's requests while they last.
+// Track counts next's requests while they last, of those that ask a model for
+// something: POST below /v1/.
 func (l *Load) Track(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodPost || !strings.HasPrefix(req.URL.Path, "/v1/") {
+			next.ServeHTTP(w, req)
+			return
+		}
 		l.inFlight.Add(1)
 		defer l.inFlight.Add(-1)
 		next.ServeHTTP(w, req)

@@ -428,9 +428,15 @@ func TestLoad(t *testing.T) {
 	}
 	inside := ""
 	h := load.Track(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside = get() }))
-	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/completions", nil))
-	if after := get(); inside != `{"server_load":1}` || after != `{"server_load":0}` {
-		t.Errorf("/load = %s during a request, %s after", inside, after)
+	for _, tt := range []struct{ method, path, want string }{
+		{"POST", "/v1/completions", `{"server_load":1}`},
+		{"GET", "/v1/models", `{"server_load":0}`},
+		{"POST", "/tokenize", `{"server_load":0}`},
+	} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(tt.method, tt.path, nil))
+		if after := get(); inside != tt.want || after != `{"server_load":0}` {
+			t.Errorf("%s %s: /load = %s meanwhile, want %s; %s after", tt.method, tt.path, inside, tt.want, after)
+		}
 	}
 }
 
