@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"govllm/cmd/internal/flags"
+	"govllm/enginecore"
+	"govllm/enginecore/model"
+	"govllm/enginecore/modelrunner"
+	"govllm/enginecore/step"
+	"govllm/kernels"
+	"govllm/protocol"
+	"govllm/protocol/modelfile"
+	"govllm/protocol/modelfile/builtin/weights"
+)
+
+// engine is a model on a device, ready to compute steps.
+type engine struct {
+	device      kernels.Device
+	runner      *modelrunner.Runner
+	vocabSize   int
+	maxModelLen int
+	numBlocks   int
+	dtype       kernels.DType
+}
+
+// load opens the model and puts it on its device. What cannot be served is
+// refused before anything large is read.
+func load(opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
+	start := time.Now()
+	m, err := modelfile.Open(opts.Model, modelfile.Options{BuiltinWeights: weights.FS})
+	if err != nil {
+		return nil, err
+	}
+	maxModelLen, err := m.MaxModelLen(opts.MaxModelLen)
+	if err != nil {
+		return nil, err
+	}
+	dev, err := kernels.Open(opts.Device, kernels.Options{Threads: opts.Threads})
+	if err != nil {
+		return nil, fmt.Errorf("--device: %w", err)
+	}
+	e := &engine{device: dev, vocabSize: m.Config.VocabSize, maxModelLen: maxModelLen}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	src, err := m.OpenWeights()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	cfg, err := e.plan(opts, m, src)
+	if err != nil {
+		return nil, err
+	}
+	net, err := model.Load(dev, m.Config, src, model.Options{DType: e.dtype, MaxModelLen: maxModelLen, Progress: progress(log)})
+	if err != nil {
+		return nil, err
+	}
+	if e.runner, err = modelrunner.New(dev, net, cfg); err != nil {
+		return nil, err
+	}
+	log.Info("model loaded", "model", opts.Model, "architecture", m.Config.Architecture, "device", dev.Name(), "dtype", e.dtype,
+		"took", time.Since(start).Round(time.Millisecond))
+	log.Info("KV cache", "blocks", e.numBlocks-1, "block_size", opts.BlockSize, "tokens", (e.numBlocks-1)*opts.BlockSize,
+		"dtype", cfg.KVDType, "max_model_len", maxModelLen)
+	return e, nil
+}
+
+// plan decides types and sizes and checks that all of it fits the memory.
+func (e *engine) plan(opts *flags.Core, m *modelfile.Model, src *modelfile.Weights) (cfg modelrunner.Config, err error) {
+	checkpoint := m.Config.DType
+	if checkpoint == "" {
+		checkpoint = src.DType()
+	}
+	if e.dtype, err = model.ResolveDType(opts.DType, checkpoint, e.device.Caps()); err != nil {
+		return cfg, err
+	}
+	kvType, err := model.ResolveKVDType(opts.KVCacheDType, e.dtype, e.device.Caps())
+	if err != nil {
+		return cfg, err
+	}
+	available := modelrunner.AvailableMemory()
+	shape := model.KVShape(m.Config, 0, opts.BlockSize, kvType)
+	if e.numBlocks = opts.NumBlocksOverride; e.numBlocks == 0 {
+		kvBytes, err := kvBytes(opts, available)
+		if err != nil {
+			return cfg, err
+		}
+		if e.numBlocks, err = modelrunner.KVBlocks(shape, kvBytes, e.maxModelLen); err != nil {
+			return cfg, err
+		}
+	}
+	cfg = modelrunner.Config{
+		MaxNumSeqs: opts.MaxNumSeqs, MaxNumBatchedTokens: opts.MaxNumBatchedTokens, MaxModelLen: e.maxModelLen,
+		BlockSize: opts.BlockSize, NumBlocks: e.numBlocks, KVDType: kvType,
+	}
+	if err := cfg.Validate(e.device.Caps()); err != nil {
+		return cfg, err
+	}
+	need := modelrunner.Need{
+		Weights:   model.WeightBytes(m.Config, e.dtype),
+		Workspace: model.WorkspaceBytes(m.Config, opts.MaxNumBatchedTokens, opts.MaxNumSeqs, e.maxModelLen),
+		KV:        int64(e.numBlocks) * shape.BlockBytes(),
+	}
+	return cfg, need.Check(available)
+}
+
+// kvBytes is the size of the KV cache: --kv-cache-memory-bytes,
+// --kv-cache-space (or its environment variable), else by the machine.
+func kvBytes(opts *flags.Core, available int64) (int64, error) {
+	bytes := int64(opts.KVCacheBytes)
+	if bytes == 0 {
+		bytes = int64(opts.KVCacheSpaceGiB * (1 << 30))
+	}
+	return modelrunner.KVBytes(bytes, "", available)
+}
+
+// progress logs how far loading is, at most once a second.
+func progress(log *slog.Logger) func(done, total int64) {
+	last := time.Now()
+	return func(done, total int64) {
+		if now := time.Now(); now.Sub(last) >= time.Second {
+			last = now
+			log.Info("loading weights", "percent", 100*done/total)
+		}
+	}
+}
+
+func (e *engine) close() error {
+	if e.runner != nil {
+		if err := e.runner.Close(); err != nil {
+			return err
+		}
+	}
+	return e.device.Close()
+}
+
+// registration is what the frontends are told of this engine.
+func (e *engine) registration(opts *flags.Core, instance string) *protocol.Registration {
+	tokens := (e.numBlocks - 1) * opts.BlockSize
+	return &protocol.Registration{
+		MaxModelLen: e.maxModelLen, NumGPUBlocks: e.numBlocks, BlockSize: opts.BlockSize,
+		DType: e.dtype.String(), VLLMVersion: protocol.VLLMVersion,
+		WorldSize: 1, DataParallelSize: 1, TensorParallelSize: 1, PipelineParallelSize: 1, DecodeContextParallelSize: 1,
+		DataParallelRank: opts.Rank, MaxNumSeqs: opts.MaxNumSeqs, MaxNumBatchedTokens: opts.MaxNumBatchedTokens,
+		InstanceID: instance, KVCacheSizeTokens: tokens, KVCacheMaxConcurrency: float64(tokens) / float64(e.maxModelLen),
+	}
+}
+
+// runner joins modelrunner's concrete pass to the interface of enginecore.
+type runner struct{ *modelrunner.Runner }
+
+func (r runner) Start(plan *step.SchedulerOutput) enginecore.Pass { return r.Runner.Start(plan) }
