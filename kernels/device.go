@@ -200,7 +200,8 @@ type SamplingRow struct {
 	Seed     uint64
 	Position uint64
 	// Banned token IDs count as logit −∞ in this draw: the stop tokens of a
-	// request below its min_tokens. Read while recording only.
+	// request below its min_tokens. IDs beyond the row ban nothing. Read while
+	// recording only.
 	Banned []int32
 }
 

@@ -65,7 +65,11 @@ func testSample(t *testing.T, s suite) {
 				row[j] = float32(x)
 			}
 			rows[i] = randomRow(rng)
+			if i%4 == 0 && vocab > 7 {
+				rows[i].Banned = []int32{0, int32(vocab - 1), int32(rng.IntN(vocab))}
+			}
 		}
+		logits.row(n - 1)[rng.IntN(vocab)] = float32(math.NaN())
 		got, want := s.device(t, 2).sampleAll(logits, rows), reference(t).sampleAll(logits, rows)
 		for i := range want {
 			if got[i] != want[i] {
@@ -84,6 +88,10 @@ func testSampleEdges(t *testing.T, s suite) {
 		return r
 	}
 	greedy := kernels.SamplingRow{TopP: 1}
+	banning := func(r kernels.SamplingRow, ids ...int32) kernels.SamplingRow {
+		r.Banned = ids
+		return r
+	}
 	for _, c := range []struct {
 		name   string
 		logits []float32
@@ -92,12 +100,19 @@ func testSampleEdges(t *testing.T, s suite) {
 	}{
 		{"greedy tie goes to the lowest ID", []float32{1, 3, 2, 3}, greedy, 1},
 		{"greedy, −0 equals 0", []float32{-1, float32(math.Copysign(0, -1)), 0}, greedy, 1},
-		{"greedy past NaN", []float32{nan, -5, nan, -6}, greedy, 1},
-		{"greedy, all NaN", []float32{nan, nan}, greedy, 0},
+		{"greedy, −Inf and all", []float32{-inf, -5, -inf, -6}, greedy, 1},
+		{"greedy, a NaN", []float32{2, -5, nan, -6}, greedy, -1},
+		{"greedy, +Inf", []float32{2, inf, 1}, greedy, -1},
+		{"greedy, all −Inf", []float32{-inf, -inf}, greedy, -1},
+		{"greedy, banned", []float32{5, 9, 9, 7}, banning(greedy, 1, 2, -1, 4, 1<<30), 3},
+		{"a banned NaN", []float32{5, nan, 9, 7}, banning(greedy, 1, 2), -1},
+		{"+Inf is banned", []float32{-1, inf, -2, -inf}, banning(greedy, 1), 0},
+		{"all banned", []float32{1, 2}, banning(warm, 0, 1), -1},
+		{"all but one banned", []float32{1, 2, 3, 4, 5}, banning(warm, 0, 1, 3, 4), 2},
 		{"all −Inf but one", []float32{-inf, -inf, -1000, -inf}, warm, 2},
-		{"all −Inf", []float32{-inf, -inf, -inf}, warm, 0},
-		{"all NaN but one", []float32{nan, nan, nan, 4, nan}, warm, 3},
-		{"+Inf wins", []float32{1e30, inf, 5}, warm, 1},
+		{"all −Inf", []float32{-inf, -inf, -inf}, warm, -1},
+		{"a NaN", []float32{1, 2, nan, 4, 3}, warm, -1},
+		{"+Inf", []float32{1e30, inf, 5}, warm, -1},
 		{"huge logits", []float32{3e38, -3e38, 1e38}, warm, 0},
 		{"tiny temperature", []float32{1, 1.0001, 1}, with(func(r *kernels.SamplingRow) { r.Temperature = 1e-30 }), 1},
 		{"NaN temperature is greedy", []float32{1, 2, 1}, with(func(r *kernels.SamplingRow) { r.Temperature = nan }), 1},
@@ -112,6 +127,7 @@ func testSampleEdges(t *testing.T, s suite) {
 			t.Errorf("%s: Sample(%v, %+v) = %d, want %d", c.name, c.logits, c.row, got[0], c.want)
 		}
 	}
+	testBannedIsCopied(t, s)
 	// The draw depends on seed and position, not on the row or its mates.
 	logits := newMatrix(64, 500)
 	rows := make([]kernels.SamplingRow, 64)
@@ -133,6 +149,19 @@ func testSampleEdges(t *testing.T, s suite) {
 	}
 	if len(distinct) < 30 {
 		t.Errorf("64 positions drew %d distinct tokens of 500", len(distinct))
+	}
+}
+
+// testBannedIsCopied changes the list after recording.
+func testBannedIsCopied(t *testing.T, s suite) {
+	b := s.device(t, 1)
+	out, got, banned := must(b.dev.NewInts(1))(t), make([]int32, 1), []int32{1}
+	b.q.Sample(out, b.load(matrix{1, 3, []float32{1, 3, 2}}), []kernels.SamplingRow{{Banned: banned}})
+	banned[0] = 2
+	b.q.Download(got, out)
+	b.sync()
+	if got[0] != 2 {
+		t.Errorf("Sample with token 1 banned while recording = %d, want 2", got[0])
 	}
 }
 

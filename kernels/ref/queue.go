@@ -138,6 +138,9 @@ func (q *queue) GatherRows(out, x kernels.Activation, rows kernels.Ints, n int) 
 func (q *queue) Sample(out kernels.Ints, logits kernels.Activation, rows []kernels.SamplingRow) {
 	shape.Sample(out, logits, len(rows))
 	rows = slices.Clone(rows)
+	for i := range rows {
+		rows[i].Banned = slices.Clone(rows[i].Banned)
+	}
 	q.record(func() error {
 		q.dev.parallel(len(rows), func(lo, hi int) {
 			for i := lo; i < hi; i++ {

@@ -12,7 +12,8 @@ import (
 // The sampler is defined so that every backend draws the same token from the
 // same logits, whatever the order in which it sums:
 //
-//  1. A NaN logit counts as −Inf, +Inf as the largest float32, −0 as 0.
+//  1. A row that holds a NaN draws −1. Banned logits count as −Inf, −0 as 0. A
+//     row whose highest logit is then not finite draws −1.
 //  2. w = Exp((x − max)/Temperature): the probability over the largest one,
 //     in float32, each operation rounded by itself (no fused multiply-add).
 //  3. mass = w·2⁴⁰ rounded to an integer. Sums of integers are exact in any
@@ -23,11 +24,13 @@ import (
 //  5. u = Random(Seed, Position) picks the point ⌊u·M/2⁶⁴⌋ of the total mass
 //     M; the token is the one that holds this point in ascending ID order.
 //
-// Not Temperature > 0: the highest logit, the lowest ID among equals. Where
-// every logit is −Inf, token 0.
+// Not Temperature > 0: the highest logit, the lowest ID among equals.
 
 // massScale is the mass of the most likely token. 2²³ tokens fit 63 bits.
 const massScale = 1 << 40
+
+// noToken is the draw of a row that has no distribution.
+const noToken = -1
 
 type candidate struct {
 	id    int
@@ -36,9 +39,23 @@ type candidate struct {
 }
 
 func sample(logits []float32, p kernels.SamplingRow) int {
+	if slices.ContainsFunc(logits, func(x float32) bool { return x != x }) {
+		return noToken
+	}
+	if len(p.Banned) > 0 {
+		logits = slices.Clone(logits)
+		for _, id := range p.Banned {
+			if id >= 0 && int(id) < len(logits) {
+				logits[id] = float32(math.Inf(-1))
+			}
+		}
+	}
 	best := argmax(logits)
-	top := clean(logits[best])
-	if !(p.Temperature > 0) || math.IsInf(float64(top), -1) {
+	top := logits[best]
+	if math.IsInf(float64(top), 0) {
+		return noToken
+	}
+	if !(p.Temperature > 0) {
 		return best
 	}
 	kept := candidates(logits, top, p)
@@ -62,18 +79,10 @@ func sample(logits []float32, p kernels.SamplingRow) int {
 	panic("ref: point beyond the total mass")
 }
 
-// clean maps what is no number to one that orders.
-func clean(x float32) float32 {
-	if x != x {
-		return float32(math.Inf(-1))
-	}
-	return min(x, math.MaxFloat32) + 0
-}
-
 func argmax(logits []float32) int {
 	best := 0
 	for i, x := range logits {
-		if clean(x) > clean(logits[best]) {
+		if x > logits[best] {
 			best = i
 		}
 	}
@@ -83,7 +92,6 @@ func argmax(logits []float32) int {
 func candidates(logits []float32, top float32, p kernels.SamplingRow) (kept []candidate) {
 	minP := min(p.MinP, 1)
 	for id, x := range logits {
-		x = clean(x)
 		w := Exp((x - top) / p.Temperature)
 		mass := uint64(math.RoundToEven(float64(w) * massScale))
 		if mass == 0 || w < minP {

@@ -202,7 +202,7 @@ func GatherRows(out, x kernels.Activation, idx kernels.Ints, n int) {
 	ints("GatherRows", "rows", idx, n)
 }
 
-// Sample checks a Sample.
+// Sample checks a Sample of n rows.
 func Sample(out kernels.Ints, logits kernels.Activation, n int) {
 	rows("Sample", "logits", logits, n)
 	ints("Sample", "out", out, n)
