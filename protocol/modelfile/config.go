@@ -121,6 +121,9 @@ func (o *object) rope(c *Config) {
 				p.refuse(kind, `only "default" is`)
 			}
 		}
+		if p.has("factor") && !p.equals("factor", "1") {
+			p.refuse("factor", "only 1 is")
+		}
 		if p.has("partial_rotary_factor") && !p.equals("partial_rotary_factor", "1") {
 			p.refuse("partial_rotary_factor", "only 1 is")
 		}

@@ -61,6 +61,8 @@ func TestParseConfigVariants(t *testing.T) {
 			func(modelfile.Config) bool { return true }},
 		{"Qwen2 sliding window above the last layer", qwen2.With(config{"use_sliding_window": true, "max_window_layers": 3}),
 			func(modelfile.Config) bool { return true }},
+		{"Qwen2 sliding window of no size", qwen2.With(config{"use_sliding_window": true, "sliding_window": nil}),
+			func(modelfile.Config) bool { return true }},
 		{"sizes written as floats", llama.With(config{"hidden_size": json.RawMessage("64.0")}), func(c modelfile.Config) bool { return c.HiddenSize == 64 }},
 		{"keys of training", llama.With(config{"attention_dropout": 0.1, "initializer_range": 0.02, "use_cache": true, "pretraining_tp": 1}),
 			func(modelfile.Config) bool { return true }},
@@ -100,6 +102,7 @@ func TestParseConfigRefusals(t *testing.T) {
 		{"rope scaling", llama.With(config{"rope_scaling": config{"rope_type": "llama3", "factor": 8.0}}), modelfile.ErrUnsupported, `rope_scaling: rope_type = "llama3"`},
 		{"old rope scaling", llama.With(config{"rope_scaling": config{"type": "linear", "factor": 2.0}}), modelfile.ErrUnsupported, `type = "linear"`},
 		{"rope parameters", llama.With(config{"rope_parameters": config{"rope_type": "yarn"}}), modelfile.ErrUnsupported, `rope_parameters: rope_type = "yarn"`},
+		{"rope factor without a type", llama.With(config{"rope_scaling": config{"factor": 4.0}}), modelfile.ErrUnsupported, "rope_scaling: factor = 4"},
 		{"rope_theta", llama.With(config{"rope_theta": 0}), modelfile.ErrInvalid, "rope_theta = 0"},
 		{"quantization", llama.With(config{"quantization_config": config{"quant_method": "awq"}}), modelfile.ErrUnsupported, `quantization_config = {"quant_method":"awq"}`},
 		{"sliding window", llama.With(config{"sliding_window": 4096}), modelfile.ErrUnsupported, "sliding_window = 4096"},
@@ -133,4 +136,26 @@ func TestParseConfigNotJSON(t *testing.T) {
 			t.Errorf("ParseConfig(%q) = %v, want ErrInvalid", text, err)
 		}
 	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	for _, c := range []config{modelfiletest.Llama(), modelfiletest.Qwen2()} {
+		data, err := json.Marshal(c)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := modelfile.ParseConfig("config.json", data)
+		if err != nil {
+			if !errors.Is(err, modelfile.ErrInvalid) && !errors.Is(err, modelfile.ErrUnsupported) {
+				t.Errorf("ParseConfig = %v, which is neither ErrInvalid nor ErrUnsupported", err)
+			}
+			return
+		}
+		if c.NumHeads%c.NumKVHeads != 0 || c.HeadDim < 2 || c.VocabSize < 1 || c.NumLayers < 1 || !(c.Rope.Theta > 0) {
+			t.Errorf("ParseConfig accepted %+v", c)
+		}
+	})
 }

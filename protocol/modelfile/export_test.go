@@ -1,4 +1,8 @@
 package modelfile
 
-// ParseSafetensors is parseSafetensors, for tests of the format alone.
-var ParseSafetensors = parseSafetensors
+// Parsers of single files, for tests without a directory.
+var (
+	ParseSafetensors = parseSafetensors
+	EOSToken         = eosToken
+	TokenID          = tokenID
+)

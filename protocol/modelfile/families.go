@@ -30,7 +30,7 @@ func readQwen2(o *object, c *Config) {
 	if !o.has("num_key_value_heads") {
 		o.missing("num_key_value_heads")
 	}
-	if !o.bool("use_sliding_window", false) || o.int("max_window_layers", 0) >= c.NumLayers {
+	if !o.bool("use_sliding_window", false) || !o.has("sliding_window") || o.int("max_window_layers", 0) >= c.NumLayers {
 		o.accept("use_sliding_window", "sliding_window")
 	}
 	o.acceptFullAttention()

@@ -205,3 +205,17 @@ func TestMaxModelLen(t *testing.T) {
 		}
 	}
 }
+
+func FuzzTokenizerFiles(f *testing.F) {
+	f.Add([]byte(`{"added_tokens":[{"id":7,"content":"</s>"}],"model":{"vocab":{"</s>":4}}}`), []byte(`{"eos_token":{"content":"</s>"}}`))
+	f.Add([]byte(`{"model":{"vocab":[["</s>",0.5]]}}`), []byte(`{"eos_token":"</s>"}`))
+	f.Fuzz(func(t *testing.T, tokenizer, config []byte) {
+		content, err := modelfile.EOSToken(config)
+		if err != nil && !errors.Is(err, modelfile.ErrInvalid) {
+			t.Errorf("eosToken = %v, which is not ErrInvalid", err)
+		}
+		if _, err := modelfile.TokenID(tokenizer, content); err != nil && !errors.Is(err, modelfile.ErrInvalid) {
+			t.Errorf("tokenID = %v, which is not ErrInvalid", err)
+		}
+	})
+}
