@@ -146,12 +146,13 @@ func (r *Runner) collect(plan *step.SchedulerOutput) (*step.ModelRunnerOutput, e
 		if s.Samples {
 			token = r.sampled[drawn]
 			drawn++
-			if token >= 0 {
-				w := &r.rows[s.Row]
-				w.tokens = append(w.tokens, token)
-			} else {
+			if token < 0 {
 				failed = drawn
 			}
+			// A failed request ends, but under asynchronous scheduling its
+			// next token is planned already: any ID serves for that.
+			w := &r.rows[s.Row]
+			w.tokens = append(w.tokens, max(token, 0))
 		}
 		r.out.Sampled = append(r.out.Sampled, token)
 	}
