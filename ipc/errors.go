@@ -22,18 +22,27 @@ var (
 	ErrClosed = errors.New("ipc: connection closed")
 )
 
+// Values of LostError.Engine that are no rank.
+const (
+	theFrontend   = -1
+	unknownEngine = -2
+)
+
 // LostError says which peer is gone and why; it wraps ErrEngineDead or
 // ErrDisconnected.
 type LostError struct {
-	Engine int    // rank, or -1 when the frontend is gone
+	Engine int    // rank, -1 for the frontend, -2 for an engine of unknown rank
 	Detail string // e.g. "input tcp://127.0.0.1:5001"
 	Err    error
 }
 
 func (e *LostError) Error() string {
-	who := "frontend"
-	if e.Engine >= 0 {
-		who = fmt.Sprintf("engine %d", e.Engine)
+	who := fmt.Sprintf("engine %d", e.Engine)
+	switch e.Engine {
+	case theFrontend:
+		who = "frontend"
+	case unknownEngine:
+		who = "an engine"
 	}
 	return fmt.Sprintf("%s lost: %v (%s)", who, e.Err, e.Detail)
 }
