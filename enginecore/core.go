@@ -5,6 +5,7 @@ import (
 	"iter"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 
 	"govllm/enginecore/request"
 	"govllm/enginecore/sched"
@@ -82,12 +83,12 @@ type Core struct {
 
 	numSteps  uint64
 	stepStart float64
-	changed   bool  // since the last statistics
 	failure   error // of a step that had to be finished early
 
 	replies  []Message // to utility calls
 	messages []Message
 	stats    protocol.SchedulerStats
+	taken    sched.Stats // what stats was made of
 }
 
 // flight is a step whose result has not been taken in.
@@ -141,9 +142,7 @@ func (c *Core) add(r *request.Request, deferred bool) {
 	r.Seed = c.seedOf(r)
 	if err := c.sched.Add(r, deferred, c.now()); err != nil {
 		c.Reject(r.Client, r.ID, err)
-		return
 	}
-	c.changed = true
 }
 
 // Release lets a deferred request go on. An ID that is not deferred is ignored.
@@ -169,17 +168,10 @@ func (c *Core) Reject(client int, id string, err error) {
 
 // Abort ends a request that its client gave up; no output is sent. An ID that
 // is not live is ignored.
-func (c *Core) Abort(id string) {
-	if c.sched.Abort(id) {
-		c.changed = true
-	}
-}
+func (c *Core) Abort(id string) { c.sched.Abort(id) }
 
 // AbortAll ends every request with an ABORT output.
-func (c *Core) AbortAll() {
-	c.sched.AbortAll()
-	c.changed = true
-}
+func (c *Core) AbortAll() { c.sched.AbortAll() }
 
 // Drain turns new requests away from now on, with an ABORT output each, and
 // lets everything else go on, paused or not.
@@ -204,10 +196,13 @@ func (c *Core) Shutdown() ([]Message, error) {
 // NumLive is how many requests have not ended.
 func (c *Core) NumLive() int { return c.sched.NumLive() }
 
+// IsLive reports whether a request with this ID has not ended.
+func (c *Core) IsLive(id string) bool { return c.sched.IsLive(id) }
+
 // HasWork reports whether Step has anything to do.
 func (c *Core) HasWork() bool {
 	return c.sched.HasWork() || c.flight.plan != nil || c.failure != nil ||
-		c.changed || len(c.replies) > 0 || !c.sched.Outbox().Empty()
+		c.sched.Changed() || len(c.replies) > 0 || !c.sched.Outbox().Empty()
 }
 
 // Step runs one step and returns what the clients are to be told, valid until
@@ -242,7 +237,6 @@ func (c *Core) step() error {
 	}
 	c.applyAborts() // those that came during the pass
 	c.sched.Update(plan, result)
-	c.changed = true
 	return nil
 }
 
@@ -261,7 +255,6 @@ func (c *Core) stepAsync() error {
 	c.flight = flight{}
 	if next.NumTokens > 0 {
 		c.flight = flight{plan: next, pass: c.runner.Start(&next.SchedulerOutput)}
-		c.changed = true
 	}
 	c.take(landed.plan, result)
 	return nil
@@ -281,7 +274,6 @@ func (f *flight) sample() (*step.ModelRunnerOutput, error) {
 func (c *Core) take(plan *sched.Plan, result *step.ModelRunnerOutput) {
 	if plan != nil {
 		c.sched.Update(plan, result)
-		c.changed = true
 	}
 }
 
@@ -321,8 +313,7 @@ func (c *Core) collect() []Message {
 		m := &c.messages[len(c.messages)-1].Outputs
 		m.Outputs, m.FinishedRequests = o.Outputs, o.Finished
 	}
-	if c.changed {
-		c.changed = false
+	if c.sched.Changed() {
 		c.attachStats(now)
 	}
 	c.messages = append(c.messages, c.replies...)
@@ -338,27 +329,22 @@ func (c *Core) message(client int, now float64) Message {
 // attachStats puts the statistics on the first message with outputs, or on the
 // first, or on one of their own to client 0.
 func (c *Core) attachStats(now float64) {
+	c.fillStats(now)
 	if c.cfg.Sched.NoLogStats {
 		return
 	}
 	if len(c.messages) == 0 {
 		c.messages = append(c.messages, c.message(0, now))
 	}
-	at := 0
-	for i := range c.messages {
-		if len(c.messages[i].Outputs.Outputs) > 0 {
-			at = i
-			break
-		}
-	}
-	c.fillStats(now)
-	c.messages[at].Outputs.SchedulerStats = &c.stats
+	at := slices.IndexFunc(c.messages, func(m Message) bool { return len(m.Outputs.Outputs) > 0 })
+	c.messages[max(at, 0)].Outputs.SchedulerStats = &c.stats
 }
 
 // fillStats takes the scheduler's numbers over into their wire form.
 func (c *Core) fillStats(now float64) {
 	c.numSteps++
-	s := c.sched.TakeStats()
+	c.taken = c.sched.TakeStats()
+	s := &c.taken
 	c.stats = protocol.SchedulerStats{
 		NumRunningReqs:        s.NumRunning,
 		NumWaitingReqs:        s.NumWaiting,
@@ -382,6 +368,10 @@ func (c *Core) fillStats(now float64) {
 
 // Stats returns the scheduler's gauges as they are now.
 func (c *Core) Stats() sched.Gauges { return c.sched.Gauges() }
+
+// LastStats returns what the last statistics message was made of, and what the
+// wire does not carry.
+func (c *Core) LastStats() sched.Stats { return c.taken }
 
 // Describe words the whole state: who runs, who waits, who holds which blocks.
 // It walks everything: for tests and for people.

@@ -92,7 +92,6 @@ func resetPrefixCache(c *Core, call *protocol.UtilityCall) (any, error) {
 		return nil, err
 	}
 	c.land()
-	c.changed = true
 	return c.sched.ResetPrefixCache(running, c.now()), nil
 }
 
@@ -119,7 +118,6 @@ func pauseScheduler(c *Core, call *protocol.UtilityCall) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.changed = true
 	switch mode {
 	case "abort":
 		c.land()

@@ -37,11 +37,18 @@ type Env struct {
 	clock   float64
 	aborts  []string
 	stats   protocol.SchedulerStats
-	onRow   map[step.Row]string
-	ended   map[string]bool
+	lives   map[string]*life   // by ID, the latest
+	onRow   map[step.Row]*life // who holds a row, as far as the runner knows
+	freed   []*life            // of the step's plans
 	plans   strings.Builder
 	calls   uint64
 	started bool
+}
+
+// life is one use of a request ID.
+type life struct {
+	id    string
+	ended bool
 }
 
 // NewEnv returns an environment in which the first command must be core.
@@ -73,7 +80,7 @@ func (e *Env) Do(c *Command) string {
 		return "ok"
 	case "abort":
 		for _, id := range c.Args {
-			e.ended[id] = true
+			e.end(id)
 			e.Core.Abort(id)
 		}
 		return e.checked("ok")
@@ -130,12 +137,12 @@ func (e *Env) start(c *Command) string {
 
 // Start makes a new core for cfg, with a runner of its size.
 func (e *Env) Start(cfg enginecore.Config) error {
-	*e = Env{cfg: cfg, onRow: map[step.Row]string{}, ended: map[string]bool{}}
+	*e = Env{cfg: cfg, lives: map[string]*life{}, onRow: map[step.Row]*life{}}
 	e.Runner = NewRunner(cfg.Sched.NumBlocks, cfg.Sched.BlockSize, cfg.VocabSize)
 	e.Runner.OnPlan = e.notePlan
 	cfg.Aborts = func(yield func(string) bool) {
 		for _, id := range e.aborts {
-			e.ended[id] = true
+			e.end(id)
 			if !yield(id) {
 				return
 			}
@@ -181,7 +188,9 @@ func (e *Env) add(c *Command, add func(*request.Request)) string {
 			e.Core.Reject(req.ClientIndex, id, err)
 			return e.checked("refused: " + err.Error())
 		}
-		delete(e.ended, id)
+		if l := e.lives[id]; l == nil || l.ended {
+			e.lives[id] = &life{id: id}
+		}
 		add(r)
 	}
 	return e.checked("ok")
@@ -197,9 +206,21 @@ func (e *Env) steps(c *Command) string {
 		if err != nil {
 			return out.String() + "engine dead: " + err.Error()
 		}
+		for _, l := range e.freed {
+			if !l.ended {
+				fmt.Fprintf(&out, "preempted %s\n", l.id)
+			}
+		}
 		out.WriteString(e.plans.String() + lines)
 	}
 	return e.checked(out.String())
+}
+
+// end notes that the request with this ID is over.
+func (e *Env) end(id string) {
+	if l := e.lives[id]; l != nil {
+		l.ended = true
+	}
 }
 
 func (e *Env) run() string {
@@ -220,6 +241,7 @@ func (e *Env) run() string {
 // Step runs one step and words what the clients are told.
 func (e *Env) Step(events bool) (string, error) {
 	e.plans.Reset()
+	e.freed = e.freed[:0]
 	e.clock++
 	messages, err := e.Core.Step()
 	if err != nil {
@@ -236,13 +258,11 @@ func (e *Env) Step(events bool) (string, error) {
 func (e *Env) notePlan(plan *step.SchedulerOutput, rows map[step.Row]*Row) {
 	b := &e.plans
 	for _, row := range plan.Freed {
-		if id := e.onRow[row]; !e.ended[id] {
-			fmt.Fprintf(b, "preempted %s\n", id)
-		}
+		e.freed = append(e.freed, e.onRow[row])
 	}
 	cached := map[step.Row]int{}
 	for _, n := range plan.New {
-		e.onRow[n.Row] = n.ID
+		e.onRow[n.Row] = e.lives[n.ID]
 		cached[n.Row] = n.Computed
 	}
 	for _, s := range plan.Scheduled {
@@ -281,7 +301,9 @@ func (e *Env) describeMessage(b *strings.Builder, m *enginecore.Message, events 
 			fmt.Fprintf(b, " %d", t)
 		}
 		if out.FinishReason != protocol.FinishNone {
-			e.ended[out.RequestID] = true
+			if len(out.NewTokenIDs) > 0 || out.FinishReason != protocol.FinishError || !e.Core.IsLive(out.RequestID) {
+				e.end(out.RequestID) // and not the refusal of a duplicate
+			}
 			fmt.Fprintf(b, " %v", out.FinishReason)
 		}
 		if out.StopReason.Kind == protocol.StopReasonToken {
@@ -291,6 +313,9 @@ func (e *Env) describeMessage(b *strings.Builder, m *enginecore.Message, events 
 			describeEvents(b, out)
 		}
 		b.WriteString("\n")
+	}
+	if o.SchedulerStats != nil && e.cfg.NumClients > 1 {
+		fmt.Fprintf(b, "%sstatistics\n", prefix)
 	}
 	if len(o.FinishedRequests) > 0 && e.cfg.Coordinated {
 		fmt.Fprintf(b, "%sfinished %s\n", prefix, strings.Join(o.FinishedRequests, " "))
@@ -321,16 +346,25 @@ func describeEvents(b *strings.Builder, out *protocol.EngineCoreOutput) {
 func (e *Env) describeStats() string {
 	s, g := &e.stats, e.Core.Stats()
 	return fmt.Sprintf(`requests: %d running, %d waiting, %d deferred; kv usage %.3g
-step: prefill %d tokens of %d, decode %d tokens of %d, %d preempted, %d recomputed
+step: prefill %d tokens of %d, decode %d tokens of %d; recomputed %d
+preempted: %s
 prefix cache: %d requests, %d of %d tokens hit; after preemption %d, %d of %d; reset %v
 tokens now: waiting %d, of them uncached %d; resident %d, pending %d; load %d
 `, s.NumRunningReqs, s.NumWaitingReqs, s.NumSkippedWaitingReqs, s.KVCacheUsage,
 		s.Step.NumPrefillTokens, s.Step.NumPrefillReqs, s.Step.NumDecodeTokens, s.Step.NumDecodeReqs,
-		s.Step.NumPreemptions, s.Step.NumRecomputed,
+		s.Step.NumRecomputed, describePreemptions(e.Core.LastStats()),
 		s.PrefixCacheStats.Requests, s.PrefixCacheStats.Hits, s.PrefixCacheStats.Queries,
 		s.PrefixCacheStats.PreemptedRequests, s.PrefixCacheStats.PreemptedHits, s.PrefixCacheStats.PreemptedQueries,
 		s.PrefixCacheStats.Reset,
 		g.WaitingTokens, g.UncachedTokens, g.ResidentTokens, g.PendingTokens, g.LoadTokens())
+}
+
+func describePreemptions(s sched.Stats) string {
+	var b []string
+	for _, why := range sched.PreemptionReasons {
+		b = append(b, fmt.Sprintf("%d %v", s.Preemptions[why], why))
+	}
+	return strings.Join(b, ", ")
 }
 
 func (e *Env) utility(c *Command) string {

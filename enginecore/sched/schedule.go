@@ -43,7 +43,8 @@ func (s *Scheduler) newPlan() *Plan {
 
 // scheduleRunning serves the running requests in order of admission. A request
 // that needs a block when none is free takes it from the last in line, until
-// it has one or is itself the last.
+// it has one or is itself the last; then it gives way, and what it held is
+// there for those behind it.
 func (s *Scheduler) scheduleRunning(p *Plan, budget int, now float64) (left int, preempted bool) {
 	for i := 0; i < len(s.running) && budget > 0; i++ {
 		r := s.running[i]
@@ -58,10 +59,11 @@ func (s *Scheduler) scheduleRunning(p *Plan, budget int, now float64) (left int,
 		for !s.cache.Grow(r, n) {
 			victim := s.worstRunning()
 			if victim == r && s.numRunning == 1 {
-				if r.InFlight == 0 { // or its last token would be lost
-					s.fail(r, s.outgrown(r))
+				if r.InFlight > 0 {
+					return budget, preempted // its last token is still to come
 				}
-				return budget, preempted
+				s.fail(r, s.outgrown(r))
+				break
 			}
 			preempted = true
 			budget += s.unschedule(p, victim)
@@ -71,7 +73,7 @@ func (s *Scheduler) scheduleRunning(p *Plan, budget int, now float64) (left int,
 			}
 		}
 		if r.Status != request.Running {
-			break
+			continue
 		}
 		s.schedule(p, r, n, r.Blocks[held:len(r.Blocks):len(r.Blocks)])
 		budget -= n
@@ -302,6 +304,7 @@ func (s *Scheduler) close(p *Plan) {
 	p.Freed = append(p.Freed, s.freed...)
 	s.freed = s.freed[:0]
 	s.numPlans++
+	s.changed = true
 	if p.NumTokens > s.cfg.MaxNumBatchedTokens || s.numRunning > s.cfg.MaxNumSeqs {
 		invariants.Fail("step %d schedules %d of %d tokens for %d of %d requests",
 			p.Number, p.NumTokens, s.cfg.MaxNumBatchedTokens, s.numRunning, s.cfg.MaxNumSeqs)

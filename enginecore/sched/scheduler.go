@@ -79,6 +79,7 @@ type Scheduler struct {
 	numDeferred   int
 	pendingTokens int
 	deltas        Deltas
+	changed       bool // anything, since statistics were taken
 
 	out Outbox
 }
@@ -129,6 +130,7 @@ func (s *Scheduler) Add(r *request.Request, deferred bool, now float64) error {
 	if err := s.cfg.CheckFits(r.NumTokens()); err != nil {
 		return fmt.Errorf("add %q: %w", r.ID, err)
 	}
+	s.changed = true
 	s.live[r.ID] = r
 	s.numAdded++
 	r.Order = s.numAdded
@@ -153,6 +155,7 @@ func (s *Scheduler) Release(id string) {
 	if r == nil || r.Status != request.Deferred {
 		return
 	}
+	s.changed = true
 	s.numDeferred--
 	r.Status = request.Waiting
 	if s.cfg.Policy == Priority {
@@ -197,6 +200,7 @@ func (s *Scheduler) fail(r *request.Request, err error) *protocol.EngineCoreOutp
 
 // finish takes a live request out of everything it is in.
 func (s *Scheduler) finish(r *request.Request, why protocol.FinishReason) {
+	s.changed = true
 	switch r.Status {
 	case request.Running:
 		s.leaveRunning(r)
@@ -241,6 +245,7 @@ func (s *Scheduler) preempt(r *request.Request, why PreemptionReason, now float6
 	r.Status = request.Preempted
 	s.cache.Enqueue(r)
 	s.waiting.PushFront(r)
+	s.changed = true
 	s.deltas.Preemptions[why]++
 	s.event(r, protocol.EventPreempted, now)
 }
@@ -258,6 +263,7 @@ func (s *Scheduler) ResetPrefixCache(resetRunning bool, now float64) bool {
 	if !s.cache.Reset() {
 		return false
 	}
+	s.changed = true
 	s.deltas.PrefixCache.Reset = true
 	return true
 }

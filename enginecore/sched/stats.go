@@ -84,8 +84,12 @@ func (d *Deltas) NumPreemptions() int {
 func (s *Scheduler) TakeStats() Stats {
 	stats := Stats{Gauges: s.Gauges(), Deltas: s.deltas}
 	s.deltas = Deltas{}
+	s.changed = false
 	return stats
 }
+
+// Changed reports whether there is anything to tell since TakeStats.
+func (s *Scheduler) Changed() bool { return s.changed }
 
 // Gauges returns the gauges as they are now.
 func (s *Scheduler) Gauges() Gauges {

@@ -13,6 +13,7 @@ import (
 // requests that stop give up their blocks, and the outbox gets the outputs. A
 // request that ended while the step ran gets none.
 func (s *Scheduler) Update(p *Plan, result *step.ModelRunnerOutput) {
+	s.changed = true
 	for i, r := range p.requests {
 		if !p.Scheduled[i].Samples {
 			continue
