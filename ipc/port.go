@@ -141,6 +141,9 @@ func (p *port) discard() {
 	if p.file != nil {
 		p.file.Close()
 	}
+	if p.sock != nil {
+		p.sock.Monitor("", 0) // see close
+	}
 	for _, s := range []*zmq.Socket{p.sock, p.mon} {
 		if s != nil {
 			s.Close()
@@ -333,7 +336,10 @@ func (p *port) drainEvents() {
 	}
 }
 
+// close stops the monitor first: libzmq's I/O thread would wait for ever to
+// deliver an event that nobody receives.
 func (p *port) close() {
+	p.sock.Monitor("", 0)
 	p.sock.SetLinger(p.linger)
 	p.file.Close()
 	p.sock.Close()
