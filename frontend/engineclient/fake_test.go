@@ -240,15 +240,9 @@ func next(s *engineclient.Stream) string {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	errNothing := errors.New("nothing yet")
 	cancel(errNothing)
-	for {
-		u, err := s.Next(ctx)
-		switch {
-		case errors.Is(err, errNothing):
-			// Both were ready: a notification without news, or none.
-			return err.Error()
-		case err != nil:
-			return err.Error()
-		}
-		return fmt.Sprintf("%v %s", u.TokenIDs, u.Finish)
+	u, err := s.Next(ctx)
+	if err != nil {
+		return err.Error()
 	}
+	return fmt.Sprintf("%v %s", u.TokenIDs, u.Finish)
 }

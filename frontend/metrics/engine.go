@@ -185,8 +185,9 @@ func (e *engine) draft(s *protocol.SpecDecodingStats) {
 	}
 }
 
-// step records one step. A message that repeats the latest step's number
-// (the engine is idle or still at it) brings gauges only.
+// step records one step. A message that repeats the latest step's number (the
+// engine is idle or still at it) brings gauges only, and so does a step that
+// fed the model nothing, such as the one that flushes the last request.
 func (e *engine) step(s *protocol.StepStats) {
 	if e.steps == nil {
 		f := e.families
@@ -206,11 +207,12 @@ func (e *engine) step(s *protocol.StepStats) {
 	r.set(t.waitingTokens, float64(s.NumWaitingTokens))
 	r.set(t.runningTokens, float64(s.NumResidentTokens))
 	r.add(t.recomputed, s.NumRecomputed)
-	if s.Number == t.latest {
+	tokens := s.NumPrefillTokens + s.NumDecodeTokens
+	if s.Number == t.latest || tokens == 0 {
 		return
 	}
 	t.latest = s.Number
-	r.observe(t.tokens, float64(s.NumPrefillTokens+s.NumDecodeTokens))
+	r.observe(t.tokens, float64(tokens))
 	r.observe(t.prefillTokens, float64(s.NumPrefillTokens))
 	r.observe(t.decodeTokens, float64(s.NumDecodeTokens))
 	r.observe(t.prefillRequests, float64(s.NumPrefillReqs))

@@ -18,7 +18,7 @@ type HTTP struct {
 	requestSize  *prometheus.SummaryVec
 	responseSize *prometheus.SummaryVec
 	latency      *prometheus.HistogramVec
-	highRes      prometheus.Histogram
+	highRes      prometheus.Observer
 	now          func() time.Time
 }
 
@@ -28,37 +28,18 @@ var excluded = map[string]bool{"/metrics": true, "/health": true, "/load": true,
 
 // NewHTTP registers the http_* metrics.
 func (r *Registry) NewHTTP() (*HTTP, error) {
+	m := maker{reg: r}
 	h := &HTTP{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "http_requests_total",
-			Help: "HTTP requests by route, method and class of status.",
-		}, []string{"handler", "method", "status"}),
-		requestSize: prometheus.NewSummaryVec(prometheus.SummaryOpts{
-			Name: "http_request_size_bytes",
-			Help: "Length of request bodies as announced; 0 where it was not.",
-		}, []string{"handler"}),
-		responseSize: prometheus.NewSummaryVec(prometheus.SummaryOpts{
-			Name: "http_response_size_bytes",
-			Help: "Length of response bodies as written.",
-		}, []string{"handler"}),
-		highRes: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "http_request_duration_highr_seconds",
-			Help:    "Time to the end of the response, of all routes, in fine buckets.",
-			Buckets: []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60},
-		}),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "http_request_duration_seconds",
-			Help:    "Time to the end of the response by route and method, in few buckets.",
-			Buckets: []float64{0.1, 0.5, 1},
-		}, []string{"handler", "method"}),
+		requests:     m.counter("http_requests_total", "HTTP requests by route, method and class of status.", "handler", "method", "status"),
+		requestSize:  m.summary("http_request_size_bytes", "Length of request bodies as announced; 0 where it was not.", "handler"),
+		responseSize: m.summary("http_response_size_bytes", "Length of response bodies as written.", "handler"),
+		highRes: m.histogram("http_request_duration_highr_seconds", "Time to the end of the response, of all routes, in fine buckets.",
+			[]float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60}).WithLabelValues(),
+		latency: m.histogram("http_request_duration_seconds", "Time to the end of the response by route and method, in few buckets.",
+			[]float64{0.1, 0.5, 1}, "handler", "method"),
 		now: time.Now,
 	}
-	for _, c := range []prometheus.Collector{h.requests, h.requestSize, h.responseSize, h.highRes, h.latency} {
-		if err := r.prom.Register(c); err != nil {
-			return nil, fmt.Errorf("metrics: %w", err)
-		}
-	}
-	return h, nil
+	return h, m.err
 }
 
 // Wrap measures what mux serves. It must stand directly around the mux, which

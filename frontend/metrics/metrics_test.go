@@ -252,17 +252,18 @@ func TestPreemptionsOfAForeignEngine(t *testing.T) {
 }
 
 // Ours count them per step; the events that come later say nothing new, and
-// neither does a message that repeats a step.
+// neither does a message that repeats a step or comes from an empty one.
 func TestSteps(t *testing.T) {
 	reg, rec := newRecorder(t)
 	step := protocol.StepStats{Number: 7, NumPrefillTokens: 4, NumPrefillReqs: 1, NumPreemptions: 1, NumWaitingTokens: 9}
 	rec.Record(0, &protocol.SchedulerStats{Step: step}, &stats.Iteration{NumOutputs: 1})
 	step.NumPreemptions, step.NumWaitingTokens = 0, 5
 	rec.Record(0, &protocol.SchedulerStats{Step: step}, &stats.Iteration{})
+	rec.Record(0, &protocol.SchedulerStats{Step: protocol.StepStats{Number: 8, NumWaitingTokens: 3}}, &stats.Iteration{})
 	rec.Record(0, nil, &stats.Iteration{NumOutputs: 1, NumPreemptions: 1})
 	text := scrape(t, reg)
 	checkLines(t, text, "vllm:num_preemptions_total", "1")
-	checkLines(t, text, "vllm:num_tokens_waiting", "5")
+	checkLines(t, text, "vllm:num_tokens_waiting", "3")
 	checkLines(t, text, "vllm:step_scheduled_tokens_count", "1")
 	checkLines(t, text, "vllm:step_scheduled_tokens_sum", "4")
 }

@@ -177,30 +177,20 @@ type families struct {
 
 func (r *Registry) families(c Config) (*families, error) {
 	f := &families{}
-	model := prometheus.Labels{"model_name": c.ModelName}
+	m := maker{reg: r, constant: prometheus.Labels{"model_name": c.ModelName}}
 	for id := range stats.NumMetrics {
-		m := id.Metric()
-		labels := m.LabelNames()[1:] // model_name is constant
-		var collector prometheus.Collector
-		switch m.Kind {
+		d := id.Metric()
+		labels := d.LabelNames()[1:] // model_name is constant
+		switch d.Kind {
 		case stats.Gauge:
-			f.gauges[id] = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-				Name: m.Name, Help: m.Help, ConstLabels: model}, labels)
-			collector = f.gauges[id]
+			f.gauges[id] = m.gauge(d.Name, d.Help, labels...)
 		case stats.Counter:
-			f.counters[id] = prometheus.NewCounterVec(prometheus.CounterOpts{
-				Name: m.Name, Help: m.Help, ConstLabels: model}, labels)
-			collector = f.counters[id]
+			f.counters[id] = m.counter(d.Name, d.Help, labels...)
 		case stats.Histogram:
-			f.histograms[id] = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-				Name: m.Name, Help: m.Help, ConstLabels: model, Buckets: m.Family.Buckets(c.MaxModelLen)}, labels)
-			collector = f.histograms[id]
-		}
-		if err := r.prom.Register(collector); err != nil {
-			return nil, fmt.Errorf("metrics: register %s: %w", m.Name, err)
+			f.histograms[id] = m.histogram(d.Name, d.Help, d.Family.Buckets(c.MaxModelLen), labels...)
 		}
 	}
-	return f, nil
+	return f, m.err
 }
 
 func (f *families) gauge(id stats.ID, labels ...string) prometheus.Gauge {

@@ -13,10 +13,10 @@ package metrics
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,10 +31,13 @@ const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Registry holds every metric of the frontend. Safe for concurrent use.
 type Registry struct {
-	prom    *prometheus.Registry
-	process processMetrics
 	log     *slog.Logger
-	bufs    sync.Pool // of *bytes.Buffer, for expositions
+	prom    *prometheus.Registry // vllm: and http_*
+	process processMetrics
+
+	mu   sync.Mutex // one scrape at a time: a scrape takes less than waking a second one
+	text exposition // of prom
+	buf  bytes.Buffer
 }
 
 // NewRegistry returns a registry of the process's own metrics. log may be nil.
@@ -42,12 +45,7 @@ func NewRegistry(log *slog.Logger) *Registry {
 	if log == nil {
 		log = slog.Default()
 	}
-	r := &Registry{
-		prom:    prometheus.NewRegistry(),
-		process: processMetrics{prom: prometheus.NewRegistry()},
-		log:     log,
-		bufs:    sync.Pool{New: func() any { return new(bytes.Buffer) }},
-	}
+	r := &Registry{log: log, prom: prometheus.NewRegistry(), process: processMetrics{prom: prometheus.NewRegistry()}}
 	r.process.prom.MustRegister(
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector(),
@@ -55,94 +53,101 @@ func NewRegistry(log *slog.Logger) *Registry {
 	return r
 }
 
-// processMetrics are process_* and go_*, read anew at most once a second: to
-// read /proc costs as much as all the rest of a scrape.
-type processMetrics struct {
-	prom *prometheus.Registry
-
-	mu       sync.Mutex
-	at       time.Time
-	families []*dto.MetricFamily
+// maker makes and registers metrics; err is the first thing that went wrong.
+type maker struct {
+	reg      *Registry
+	constant prometheus.Labels
+	err      error
 }
 
-func (p *processMetrics) gather() ([]*dto.MetricFamily, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.at) < time.Second {
-		return p.families, nil
+func (m *maker) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: m.constant}, labels)
+	m.register(name, help, dto.MetricType_GAUGE, v)
+	return v
+}
+
+func (m *maker) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: m.constant}, labels)
+	m.register(name, help, dto.MetricType_COUNTER, v)
+	return v
+}
+
+func (m *maker) summary(name, help string, labels ...string) *prometheus.SummaryVec {
+	v := prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name, Help: help, ConstLabels: m.constant}, labels)
+	m.register(name, help, dto.MetricType_SUMMARY, v)
+	return v
+}
+
+func (m *maker) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: m.constant, Buckets: buckets}, labels)
+	m.register(name, help, dto.MetricType_HISTOGRAM, v)
+	return v
+}
+
+func (m *maker) register(name, help string, kind dto.MetricType, c prometheus.Collector) {
+	if m.err != nil {
+		return
 	}
-	var err error
-	p.families, err = p.prom.Gather()
-	p.at = time.Now()
-	return p.families, err
+	if err := m.reg.prom.Register(c); err != nil {
+		m.err = fmt.Errorf("metrics: register %s: %w", name, err)
+		return
+	}
+	m.reg.mu.Lock()
+	defer m.reg.mu.Unlock()
+	m.reg.text.add(name, help, kind, c)
 }
 
-// ServeHTTP answers /metrics in the text format, whatever the client would
-// accept: scrapers come up to 20 times a second, and compression would cost
-// more than all the rest. A collector that fails is logged and left out.
+// Gather returns the present value of every vllm: and http_* metric.
+func (r *Registry) Gather() ([]*dto.MetricFamily, error) { return r.prom.Gather() }
+
+// ServeHTTP answers /metrics in the text format, uncompressed, whatever the
+// client would accept: scrapers come up to 20 times a second. A metric that
+// cannot be read is logged and left out.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	families, err := r.Gather()
+	text, err := r.scrape()
 	if err != nil {
-		r.log.Error("metrics: some could not be gathered", "err", err)
-	}
-	buf := r.bufs.Get().(*bytes.Buffer)
-	defer r.bufs.Put(buf)
-	buf.Reset()
-	for _, f := range families {
-		if _, err := expfmt.MetricFamilyToText(buf, f); err != nil {
-			r.log.Error("metrics: one could not be written", "name", f.GetName(), "err", err)
-		}
+		r.log.Error("some metrics are left out", "err", err)
 	}
 	w.Header().Set("Content-Type", ContentType)
-	w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	if req.Method == http.MethodHead {
 		return
 	}
-	if _, err := w.Write(buf.Bytes()); err != nil {
-		r.log.Debug("metrics: scraper went away", "err", err)
+	if _, err := w.Write(text); err != nil {
+		r.log.Debug("a scraper went away", "err", err)
 	}
 }
 
-// Gather returns every family, and behind each counter, histogram and summary
-// the gauge family of its creation times: <name>_created, without a counter's
-// _total, as Python's client writes them. Readers that compare two snapshots
-// see by them that the process was restarted in between.
-func (r *Registry) Gather() ([]*dto.MetricFamily, error) {
-	families, err := r.prom.Gather()
-	process, processErr := r.process.gather()
-	all := make([]*dto.MetricFamily, 0, 2*len(families)+len(process))
+func (r *Registry) scrape() ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.buf.Reset()
+	err := r.text.write(&r.buf)
+	process, processErr := r.process.text()
+	r.buf.Write(process)
+	return bytes.Clone(r.buf.Bytes()), errors.Join(err, processErr)
+}
+
+// processMetrics are process_* and go_*, read anew at most once a second: to
+// read /proc takes longer than all the rest of a scrape. The registry's lock
+// guards it.
+type processMetrics struct {
+	prom *prometheus.Registry
+	at   time.Time
+	buf  bytes.Buffer
+}
+
+func (p *processMetrics) text() ([]byte, error) {
+	if time.Since(p.at) < time.Second {
+		return p.buf.Bytes(), nil
+	}
+	families, err := p.prom.Gather()
+	p.at = time.Now()
+	p.buf.Reset()
 	for _, f := range families {
-		all = append(all, f)
-		if created := createdFamily(f); created != nil {
-			all = append(all, created)
+		if _, writeErr := expfmt.MetricFamilyToText(&p.buf, f); writeErr != nil {
+			err = errors.Join(err, writeErr)
 		}
 	}
-	return append(all, process...), errors.Join(err, processErr)
-}
-
-// createdFamily is nil if nothing in f knows when it was created.
-func createdFamily(f *dto.MetricFamily) *dto.MetricFamily {
-	var times []*dto.Metric
-	for _, m := range f.GetMetric() {
-		at := m.GetCounter().GetCreatedTimestamp()
-		if at == nil {
-			at = m.GetHistogram().GetCreatedTimestamp()
-		}
-		if at == nil {
-			at = m.GetSummary().GetCreatedTimestamp()
-		}
-		if at != nil {
-			seconds := float64(at.GetSeconds()) + float64(at.GetNanos())/1e9
-			times = append(times, &dto.Metric{Label: m.GetLabel(), Gauge: &dto.Gauge{Value: &seconds}})
-		}
-	}
-	if times == nil {
-		return nil
-	}
-	name := f.GetName()
-	if f.GetType() == dto.MetricType_COUNTER {
-		name = strings.TrimSuffix(name, "_total")
-	}
-	name += "_created"
-	return &dto.MetricFamily{Name: &name, Help: f.Help, Type: dto.MetricType_GAUGE.Enum(), Metric: times}
+	return p.buf.Bytes(), err
 }
