@@ -26,9 +26,7 @@ func load(t testing.TB, dir string, opt model.Options) (*model.Model, error) {
 	src, err := m.OpenWeights()
 	must(t, err)
 	defer src.Close()
-	dev, err := kernels.Open("ref", kernels.Options{})
-	must(t, err)
-	t.Cleanup(func() { dev.Close() })
+	dev := openDevice(t, "ref")
 	opt.MaxModelLen = m.Config.MaxPositionEmbeddings
 	return model.Load(dev, m.Config, src, opt)
 }

@@ -13,7 +13,7 @@ import (
 // BenchmarkDecode times a decode step of the builtin, from Start to Sample,
 // with context tokens before it.
 func BenchmarkDecode(b *testing.B) {
-	for _, device := range kernels.Devices() {
+	for _, device := range devices() {
 		for _, numSeqs := range []int{1, 16} {
 			for _, context := range []int{128, 896} {
 				b.Run(fmt.Sprintf("%s/seqs=%d/ctx=%d", device, numSeqs, context), func(b *testing.B) {

@@ -11,6 +11,7 @@ import (
 	"govllm/enginecore/model"
 	"govllm/enginecore/step"
 	"govllm/kernels"
+	"govllm/kernels/cpu"
 	_ "govllm/kernels/ref"
 	"govllm/protocol"
 	"govllm/protocol/modelfile"
@@ -25,9 +26,19 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// devices are the reference and every level of the CPU backend.
+func devices() []string {
+	names := []string{"ref"}
+	for _, isa := range cpu.Levels() {
+		names = append(names, "cpu:"+isa)
+	}
+	return names
+}
+
 func openDevice(t testing.TB, name string) kernels.Device {
 	t.Helper()
-	dev, err := kernels.Open(name, kernels.Options{})
+	name, isa, _ := strings.Cut(name, ":")
+	dev, err := kernels.Open(name, kernels.Options{ISA: isa})
 	must(t, err)
 	t.Cleanup(func() { dev.Close() })
 	return dev
@@ -258,7 +269,13 @@ func testSequences() []*sequence {
 }
 
 // What a sequence gets depends on that sequence alone, bit for bit.
-func TestResultsDoNotDependOnTheSchedule(t *testing.T) { testSchedules(t, "ref", kernels.F32) }
+func TestResultsDoNotDependOnTheSchedule(t *testing.T) {
+	for _, device := range devices() {
+		for _, kv := range []kernels.DType{kernels.F32, kernels.BF16} {
+			t.Run(fmt.Sprintf("%s,kv=%v", device, kv), func(t *testing.T) { testSchedules(t, device, kv) })
+		}
+	}
+}
 
 func testSchedules(t *testing.T, device string, kv kernels.DType) {
 	dev := openDevice(t, device)
