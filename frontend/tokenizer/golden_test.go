@@ -1,0 +1,157 @@
+package tokenizer
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// readFile returns the contents of a file, or of file.gz unpacked.
+func readFile(tb testing.TB, name string) []byte {
+	tb.Helper()
+	if data, err := os.ReadFile(name); err == nil {
+		return data
+	}
+	f, err := os.Open(name + ".gz")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	unpacked, err := gzip.NewReader(f)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	data, err := io.ReadAll(unpacked)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}
+
+func readJSON[T any](tb testing.TB, name string) T {
+	tb.Helper()
+	var v T
+	if err := json.Unmarshal(readFile(tb, name), &v); err != nil {
+		tb.Fatalf("%s: %v", name, err)
+	}
+	return v
+}
+
+// golden is what the reference makes of the corpus; see testdata/golden.mjs.
+type golden struct {
+	IDs     [][]int32 `json:"ids"`     // by text; nil: not asked
+	Special [][]int32 `json:"special"` // the first texts, with special tokens added
+	Decode  []struct {
+		IDs     []int32 `json:"ids"`
+		Text    string  `json:"text"`
+		Skipped string  `json:"skipped"` // without special tokens
+	} `json:"decode"`
+}
+
+// smallTokenizers returns the directories of the committed tokenizers.
+func smallTokenizers(tb testing.TB) []string {
+	tb.Helper()
+	directories, err := filepath.Glob("testdata/small/*")
+	if err != nil || len(directories) == 0 {
+		tb.Fatalf("testdata/small: %v, %v", directories, err)
+	}
+	return directories
+}
+
+func loadDirectory(tb testing.TB, directory string) *Tokenizer {
+	tb.Helper()
+	t, err := Load(readFile(tb, filepath.Join(directory, "tokenizer.json")), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
+func corpus(tb testing.TB) []string { return readJSON[[]string](tb, "testdata/corpus.json") }
+
+// abbreviate keeps failures readable.
+func abbreviate(s string) string {
+	const limit = 200
+	if len(s) > limit {
+		return s[:limit] + "…"
+	}
+	return s
+}
+
+// TestGolden compares the committed tokenizers with the reference.
+func TestGolden(t *testing.T) {
+	texts := corpus(t)
+	for _, directory := range smallTokenizers(t) {
+		t.Run(filepath.Base(directory), func(t *testing.T) {
+			compareGolden(t, directory, texts)
+		})
+	}
+}
+
+// TestOracle compares real vocabularies, which are not committed. The directory
+// is made by testdata/oracle/fetch.sh.
+func TestOracle(t *testing.T) {
+	const variable = "GOVLLM_TOKENIZER_ORACLE"
+	root := os.Getenv(variable)
+	if root == "" {
+		t.Skipf("%s is not set: it names the directory of real vocabularies that testdata/oracle/fetch.sh makes", variable)
+	}
+	directories, err := filepath.Glob(filepath.Join(root, "*", "golden.json.gz"))
+	if err != nil || len(directories) == 0 {
+		t.Fatalf("%s=%s has no */golden.json.gz (%v): run testdata/oracle/fetch.sh %s", variable, root, err, root)
+	}
+	texts := corpus(t)
+	for _, file := range directories {
+		directory := filepath.Dir(file)
+		t.Run(filepath.Base(directory), func(t *testing.T) { compareGolden(t, directory, texts) })
+	}
+}
+
+// compareGolden compares encoding and decoding with a golden file, and logs how
+// many cases were the same.
+func compareGolden(t *testing.T, directory string, texts []string) {
+	tok := loadDirectory(t, directory)
+	want := readJSON[golden](t, filepath.Join(directory, "golden.json"))
+	encoded, decoded := 0, 0
+	check := func(text string, special bool, ids []int32) {
+		got, err := tok.Encode(text, special)
+		if err != nil || !slices.Equal(got, ids) {
+			t.Errorf("Encode(%q, %v) = %s, %v, want %s", abbreviate(text), special, firstDifference(got, ids), err, firstDifference(ids, got))
+			return
+		}
+		encoded++
+	}
+	for i, ids := range want.IDs {
+		if ids != nil {
+			check(texts[i], false, ids)
+		}
+	}
+	for i, ids := range want.Special {
+		check(texts[i], true, ids)
+	}
+	for _, d := range want.Decode {
+		for special, text := range map[bool]string{false: d.Text, true: d.Skipped} {
+			if got := tok.Decode(d.IDs, special); got != text {
+				t.Errorf("Decode(%v, %v) = %q, want %q", d.IDs, special, got, text)
+				continue
+			}
+			decoded++
+		}
+	}
+	t.Logf("%d texts and %d id lists are the same as the reference's", encoded, decoded)
+}
+
+// firstDifference returns the ids of got around the first that is not in want.
+func firstDifference(got, want []int32) string {
+	i := 0
+	for i < min(len(got), len(want)) && got[i] == want[i] {
+		i++
+	}
+	b, _ := json.Marshal(got[max(i-3, 0):min(i+8, len(got))])
+	return strings.TrimSuffix(string(b), "]") + " …]"
+}

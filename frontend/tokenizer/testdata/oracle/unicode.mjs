@@ -1,0 +1,51 @@
+// Prints hashes of what the reference's pre-tokenizers and normalizers make of
+// every code point: node unicode.mjs | gzip -9n > unicode.json.gz
+//
+// The package tokenizers@0.23.2 is taken from the working directory. TestUnicode
+// builds the same texts.
+import { createHash } from "node:crypto";
+import { createRequire } from "node:module";
+import path from "node:path";
+
+const { Tokenizer } = createRequire(path.join(process.cwd(), "x.js"))("tokenizers");
+const chunk = 0x400;
+
+const split = (Regex) => ({ type: "Split", pattern: { Regex }, behavior: "Isolated", invert: false });
+const bytes = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: false };
+const patterns = [
+  String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+  String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+  String.raw`\w`,
+  ...["Mn", "Mc", "Nd", "Nl", "Pc", "P", "Sm", "S", "Z", "Cf", "Co", "Cn"].map((name) => `\\p{${name}}`),
+];
+const preTokenizers = [
+  { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true },
+  ...patterns.map((p) => ({ type: "Sequence", pretokenizers: [split(p), bytes] })),
+  { type: "Sequence", pretokenizers: [{ type: "Digits", individual_digits: true }, bytes] },
+];
+const normalizers = [{ type: "NFC" }, { type: "NFD" }];
+
+const hash = (s) => createHash("sha256").update(s).digest("hex").slice(0, 16);
+const model = { type: "BPE", vocab: { a: 0 }, merges: [] };
+const make = (parts) => Tokenizer.fromString(JSON.stringify({ version: "1.0", added_tokens: [], model, ...parts }));
+const pre = preTokenizers.map((pre_tokenizer) => make({ pre_tokenizer }).getPreTokenizer());
+const norm = normalizers.map((normalizer) => make({ normalizer }).getNormalizer());
+
+// Each character among letters, capitals, digits, spaces, marks and quotes.
+const surrounded = (c) => `${c}a${c}A${c}1${c} ${c}'${c}\n`;
+// Marks of many combining classes, so that where c is sorted tells its own.
+const marks = "\u0345\u0360\u035c\u0315\u0301\u1939\u302f\u0316\u302a\u1dce\u0321\u0f72\u0e48\u0e38\u0655\u0651\u064e\u05bf\u05b0\u094d\u3099\u093c\u0334";
+const ordered = (c) => (/\p{M}/u.test(c) ? `a${marks}${c}` : `a\u0345${c}\u0334${c}\u0301`);
+
+const pieces = [], normalized = [];
+for (let first = 0; first < 0x110000; first += chunk) {
+  if (first >= 0xd800 && first < 0xe000) continue;
+  const characters = Array.from({ length: chunk }, (_, i) => String.fromCodePoint(first + i));
+  const text = characters.map(surrounded).join("");
+  pieces.push(pre.map((p) => hash(p.preTokenizeString(text).map(([piece]) => piece).join("\n"))));
+  const combined = characters.map(ordered).join(" ");
+  normalized.push(norm.map((n) => hash(n.normalizeString(combined))));
+}
+// Which characters were taken for marks depends on the version of node.
+const isMark = Array.from({ length: 0x110000 }, (_, c) => c).filter((c) => (c < 0xd800 || c > 0xdfff) && /\p{M}/u.test(String.fromCodePoint(c)));
+console.log(JSON.stringify({ preTokenizers, normalizers, pieces, normalized, isMark }));
