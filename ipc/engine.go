@@ -57,7 +57,8 @@ const (
 	// connectTimeout bounds Ready: addresses in INIT are bound already.
 	connectTimeout = 10 * time.Second
 
-	// A peer that stops answering is lost after at most 0.5 s + 2.5 s.
+	// A peer that stops answering is lost after at most 0.5 s + 2.5 s; the
+	// frontend notices from the first heartbeat on.
 	heartbeatInterval = 500 * time.Millisecond
 	heartbeatTimeout  = 2500 * time.Millisecond
 
@@ -87,6 +88,7 @@ type EngineConn struct {
 	requests chan protocol.FrontendMessage
 	aborts   chan protocol.Abort
 	lost     chan error
+	gone     chan struct{} // closed with the loss, which is then in lostErr
 	closed   chan struct{}
 	buffers  buffers
 
@@ -99,7 +101,7 @@ type EngineConn struct {
 	outputs  []*port
 	waiting  int           // sockets that Ready waits for
 	allUp    chan struct{} // closed when none is left
-	lostOnce bool
+	lostErr  *LostError
 	isClosed bool
 
 	// The handshake owner's.
@@ -129,6 +131,7 @@ func DialEngine(ctx context.Context, opts EngineOptions) (*EngineConn, error) {
 		requests: make(chan protocol.FrontendMessage, requestBuffer),
 		aborts:   make(chan protocol.Abort, abortBuffer),
 		lost:     make(chan error, 1),
+		gone:     make(chan struct{}),
 		closed:   make(chan struct{}),
 		initc:    make(chan *protocol.Init, 1),
 		allUp:    make(chan struct{}),
@@ -251,9 +254,10 @@ func (c *EngineConn) Ready(ctx context.Context, reg *protocol.Registration) erro
 	defer timeout.Stop()
 	select {
 	case <-c.allUp:
-	case err := <-c.lost:
-		c.lost <- err // for whoever else asks
-		return err
+	case <-c.gone:
+		return c.lostErr
+	case <-c.closed:
+		return ErrClosed
 	case <-timeout.C:
 		return fmt.Errorf("%w: no connection to %v and %v within %v", ErrDisconnected,
 			c.init.Addresses.Inputs, c.init.Addresses.Outputs, connectTimeout)
@@ -420,9 +424,10 @@ func (c *EngineConn) Lost() <-chan error { return c.lost }
 func (c *EngineConn) lose(detail string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.lostOnce && !c.isClosed {
-		c.lostOnce = true
-		c.lost <- &LostError{Engine: theFrontend, Detail: detail, Err: ErrDisconnected}
+	if c.lostErr == nil && !c.isClosed {
+		c.lostErr = &LostError{Engine: theFrontend, Detail: detail, Err: ErrDisconnected}
+		c.lost <- c.lostErr
+		close(c.gone)
 	}
 }
 
@@ -437,7 +442,7 @@ func (c *EngineConn) Close(ctx context.Context) error {
 	c.isClosed = true
 	close(c.closed)
 	linger := lingerWithin(ctx)
-	if c.lostOnce {
+	if c.lostErr != nil {
 		linger = 0 // to whom?
 	}
 	ports := slices.Concat([]*port{c.handshake}, c.inputs, c.outputs)

@@ -78,6 +78,7 @@ type FrontendConn struct {
 	init    []byte // the INIT payload, the same for every engine
 
 	lost   chan error
+	gone   chan struct{} // closed with the first loss, which is then in fatal
 	closed chan struct{}
 	ready  chan struct{} // closed when every engine is serving
 
@@ -123,6 +124,7 @@ func Listen(opts FrontendOptions) (*FrontendConn, error) {
 	c := &FrontendConn{
 		opts: opts, log: opts.Log, ctx: zctx,
 		lost:    make(chan error, 1),
+		gone:    make(chan struct{}),
 		closed:  make(chan struct{}),
 		ready:   make(chan struct{}),
 		engines: make([]engineState, opts.EngineCount),
@@ -213,9 +215,8 @@ func (c *FrontendConn) HandshakeAddress() string {
 func (c *FrontendConn) WaitReady(ctx context.Context) ([]EngineInfo, error) {
 	select {
 	case <-c.ready:
-	case err := <-c.lost:
-		c.lost <- err // for whoever else asks
-		return nil, err
+	case <-c.gone:
+		return nil, c.fatal
 	case <-c.closed:
 		return nil, ErrClosed
 	case <-ctx.Done():
@@ -446,12 +447,10 @@ func (c *FrontendConn) Lost() <-chan error { return c.lost }
 
 // lose makes a loss known, the first one only. Called with mu held.
 func (c *FrontendConn) lose(lost *LostError) {
-	if c.isClosed || c.fatal == lost {
-		return
-	}
-	if c.fatal == nil {
+	if c.fatal == nil && !c.isClosed {
 		c.fatal = lost
 		c.lost <- lost
+		close(c.gone)
 	}
 }
 
