@@ -61,6 +61,9 @@ func Load(dev kernels.Device, cfg modelfile.Config, src *modelfile.Weights, opt 
 	if err != nil {
 		return nil, err
 	}
+	if limit := dev.Caps().MaxHeadDim; cfg.HeadDim > limit {
+		return nil, fmt.Errorf("model: head_dim = %d is %w on this device; at most %d is", cfg.HeadDim, modelfile.ErrUnsupported, limit)
+	}
 	l := &loader{dev: dev, cfg: cfg, fam: fam, src: src, opt: opt, used: make(map[string]bool), total: src.Bytes()}
 	m := l.model()
 	if l.err == nil {

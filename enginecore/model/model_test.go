@@ -73,6 +73,35 @@ func TestBiases(t *testing.T) {
 	}
 }
 
+// Sizes that are multiples of nothing: every device agrees with the reference.
+func TestOddSizes(t *testing.T) {
+	for _, sizes := range []config{
+		{"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 20, "intermediate_size": 50, "vocab_size": 101},
+		{"hidden_size": 35, "num_attention_heads": 5, "num_key_value_heads": 5, "head_dim": 6, "intermediate_size": 17, "vocab_size": 33},
+		{"hidden_size": 8, "num_attention_heads": 7, "num_key_value_heads": 1, "head_dim": 2, "intermediate_size": 1, "vocab_size": 5, "num_hidden_layers": 1},
+		{"hidden_size": 72, "num_attention_heads": 12, "num_key_value_heads": 4, "head_dim": 80, "intermediate_size": 200, "vocab_size": 257},
+	} {
+		cfg := modelfiletest.Llama().With(sizes).With(config{"attention_bias": true, "mlp_bias": true})
+		dir := modelfiletest.WriteDir(t, cfg, modelfiletest.RandomTensors(cfg, "BF16", 9)...)
+		prompt := make([]int32, 70)
+		for i := range prompt {
+			prompt[i] = int32(i*i) % int32(cfg["vocab_size"].(int))
+		}
+		var want [][]float32
+		for _, device := range devices() {
+			got := openBench(t, device, dir).logits(0, prompt, 0, 33, 69)
+			if device == "ref" {
+				want = got
+			}
+			for i := range got {
+				if e := relativeError(got[i], want[i]); !(e <= 1e-4) {
+					t.Errorf("%v on %s: row %d is off by %.2g of the largest, want at most 1e-4", sizes, device, i, e)
+				}
+			}
+		}
+	}
+}
+
 func TestTiedHeadIgnoresTheFilesOwn(t *testing.T) {
 	cfg := modelfiletest.Qwen2()
 	tensors := modelfiletest.RandomTensors(cfg, "F32", 5)
@@ -137,6 +166,14 @@ func TestLoadRefusals(t *testing.T) {
 	if _, err := load(t, wide, model.Options{DType: kernels.F32}); !errors.Is(err, modelfile.ErrInvalid) ||
 		!strings.Contains(err.Error(), "mlp.gate_proj.weight") || !strings.Contains(err.Error(), "[96 64], the config asks for [97 64]") {
 		t.Errorf("wrong shape: Load = %v, want both shapes", err)
+	}
+}
+
+func TestLoadRefusesHeadDimBeyondTheDevice(t *testing.T) {
+	cfg := modelfiletest.Llama().With(config{"head_dim": 2048})
+	_, err := load(t, modelfiletest.WriteDir(t, cfg, modelfiletest.RandomTensors(cfg, "BF16", 5)...), model.Options{DType: kernels.F32})
+	if !errors.Is(err, modelfile.ErrUnsupported) || !strings.Contains(err.Error(), "head_dim = 2048") {
+		t.Errorf("Load = %v, want ErrUnsupported with head_dim = 2048", err)
 	}
 }
 

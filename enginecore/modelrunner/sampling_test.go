@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"govllm/enginecore/step"
 	"govllm/kernels"
 	"govllm/protocol/modelfile/modelfiletest"
 )
@@ -47,5 +48,32 @@ func TestNaNLogitsFailOneRequest(t *testing.T) {
 	// An asynchronous scheduler may have planned the failed request's next token.
 	if out := sample(t, r.Start(decode(2, 1))); out.Sampled[0] != -1 {
 		t.Errorf("Sampled = %v after a failure, want [-1]", out.Sampled)
+	}
+}
+
+// The random number of a draw is that of its output position, also for a
+// request that comes back after a preemption.
+func TestDrawPositionCountsOutput(t *testing.T) {
+	dev := openDevice(t, "ref")
+	r := newRunner(t, dev, tinyModel(t, dev), smallConfig)
+	positions := func(plan *step.SchedulerOutput) uint64 {
+		sample(t, r.Start(plan))
+		return r.batch.draws[0].Position
+	}
+	back := admit(1, greedy(), 1, 2, 3, 4, 5)
+	back.New[0].Prompt = 2
+	for i, c := range []struct {
+		plan *step.SchedulerOutput
+		want uint64
+	}{
+		{admit(0, greedy(), 1, 2), 0},
+		{decode(2, 0), 1},
+		{decode(3, 0), 2},
+		{back, 3},
+		{decode(5, 1), 4},
+	} {
+		if got := positions(c.plan); got != c.want {
+			t.Errorf("step %d draws position %d, want %d", i, got, c.want)
+		}
 	}
 }
