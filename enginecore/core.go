@@ -2,7 +2,6 @@ package enginecore
 
 import (
 	"fmt"
-	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -50,9 +49,9 @@ type Config struct {
 	// by the engine's own will carry them always, as in vLLM.
 	Coordinated bool
 
-	// Aborts yields the IDs of requests that clients gave up while a step ran.
-	// Default: none do.
-	Aborts iter.Seq[string]
+	// Aborts calls abort with the ID of each request that a client has given up
+	// since, without waiting for more. Default: none do.
+	Aborts func(abort func(id string))
 	// Log gets requests that failed and why. Default slog.Default().
 	Log *slog.Logger
 }
@@ -76,6 +75,7 @@ type Core struct {
 	now    func() float64 // seconds, monotonic
 	seeds  *rand.Rand
 	log    *slog.Logger
+	abort  func(id string) // Abort, made once
 
 	flight   flight // asynchronous scheduling: the step under way
 	draining bool   // adds are turned away
@@ -105,7 +105,7 @@ func NewCore(cfg Config, runner Runner, now func() float64) (*Core, error) {
 	}
 	cfg.NumClients = max(1, cfg.NumClients)
 	if cfg.Aborts == nil {
-		cfg.Aborts = func(func(string) bool) {}
+		cfg.Aborts = func(func(string)) {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -115,14 +115,16 @@ func NewCore(cfg Config, runner Runner, now func() float64) (*Core, error) {
 		return nil, err
 	}
 	s.Outbox().Ended = cfg.Coordinated
-	return &Core{
+	c := &Core{
 		cfg:    cfg,
 		sched:  s,
 		runner: runner,
 		now:    now,
 		seeds:  rand.New(rand.NewPCG(cfg.Seed, 0)),
 		log:    cfg.Log,
-	}, nil
+	}
+	c.abort = c.Abort
+	return c, nil
 }
 
 // Add takes in a request that an Intake has prepared. One that cannot be
@@ -289,11 +291,7 @@ func (c *Core) land() {
 	c.flight = flight{}
 }
 
-func (c *Core) applyAborts() {
-	for id := range c.cfg.Aborts {
-		c.Abort(id)
-	}
-}
+func (c *Core) applyAborts() { c.cfg.Aborts(c.abort) }
 
 // collect makes the step's messages: outputs and finished IDs per client, the
 // statistics on the first of them, and replies to utility calls apart.

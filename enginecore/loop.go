@@ -332,15 +332,13 @@ func (l *Loop) answerDamaged(e *protocol.FieldError) {
 	}
 }
 
-// abortsSoFar yields the aborts that have arrived, without waiting for more.
-func (l *Loop) abortsSoFar(yield func(id string) bool) {
+// abortsSoFar applies the aborts that have arrived, without waiting for more.
+func (l *Loop) abortsSoFar(abort func(id string)) {
 	for {
 		select {
 		case ids := <-l.conn.Aborts():
 			for _, id := range ids {
-				if !yield(id) {
-					return
-				}
+				abort(id)
 			}
 		default:
 			return

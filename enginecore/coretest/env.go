@@ -140,12 +140,10 @@ func (e *Env) Start(cfg enginecore.Config) error {
 	*e = Env{cfg: cfg, lives: map[string]*life{}, onRow: map[step.Row]*life{}}
 	e.Runner = NewRunner(cfg.Sched.NumBlocks, cfg.Sched.BlockSize, cfg.VocabSize)
 	e.Runner.OnPlan = e.notePlan
-	cfg.Aborts = func(yield func(string) bool) {
+	cfg.Aborts = func(abort func(string)) {
 		for _, id := range e.aborts {
 			e.end(id)
-			if !yield(id) {
-				return
-			}
+			abort(id)
 		}
 		e.aborts = nil
 	}

@@ -154,9 +154,9 @@ func (p *pass) Sample() (*step.ModelRunnerOutput, error) {
 	if p.r.Err != nil {
 		return nil, p.r.Err
 	}
-	for i, token := range p.result.Sampled {
-		if token >= 0 {
-			p.rows[i].Tokens = append(p.rows[i].Tokens, token)
+	for i := range p.plan.Scheduled {
+		if p.plan.Scheduled[i].Samples { // a failed request may be planned once more: any token serves
+			p.rows[i].Tokens = append(p.rows[i].Tokens, max(p.result.Sampled[i], 0))
 		}
 	}
 	return &p.result, nil

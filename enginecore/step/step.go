@@ -5,9 +5,10 @@
 // A request travels whole when it enters a batch (NewRequests) and as a
 // difference afterwards. The runner keeps the rest in a row of its own.
 //
-// Both values belong to the step that made them and are reused: neither side
-// may keep a slice from them past the next Schedule. All slices grow once and
-// then allocate nothing.
+// Both values are reused. A plan stays as it is until its pass has been sampled,
+// even if the next has been scheduled meanwhile; a result stays as it is until
+// the next pass is sampled, even if that has been started. All slices grow once
+// and then allocate nothing.
 //
 // Source: vllm/v1/core/sched/output.py.
 package step
