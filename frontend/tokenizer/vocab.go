@@ -173,11 +173,10 @@ func (v *vocab) find(bytes string) (int32, bool) {
 
 // findSpelling returns the id of the token spelled so.
 func (v *vocab) findSpelling(spelling []byte) (int32, bool) {
-	kind, key := mapped, spelling
-	if bytes, ok := appendSpelled(nil, spelling); ok {
-		key = bytes
-	} else {
-		kind = literal
+	var buffer [128]byte // on the stack: load looks up hundreds of thousands
+	kind, key := literal, spelling
+	if bytes, ok := appendSpelled(buffer[:0], spelling); ok {
+		kind, key = mapped, bytes
 	}
 	entry := v.table[v.slot(view(key), kind)]
 	return entry - 1, entry != 0
