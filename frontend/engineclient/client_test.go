@@ -175,6 +175,17 @@ func TestEndIsRecordedBeforeItIsSeen(t *testing.T) {
 	check(t, "afterwards", next(s), "[1] stop")
 }
 
+// An ABORT that overtakes its ADD means nothing to the engine, so it is sent
+// again.
+func TestAbortAllDuringSubmit(t *testing.T) {
+	f := newFixture(t, 1)
+	f.conn.onAdd = f.client.AbortAll
+	s := f.submit("a", engineclient.Meta{})
+	check(t, "sent", f.conn.takeSent(), []string{"0: ABORT [a]", "0: ADD a", "0: ABORT [a]"})
+	check(t, "Next", next(s), "[] abort")
+	check(t, "recorded", f.rec.reasons(), "[abort 0]")
+}
+
 // A blocked Next wakes up for each of the things that end the wait.
 func TestNextWaits(t *testing.T) {
 	for name, act := range map[string]func(f *fixture, s *engineclient.Stream, cancel context.CancelFunc){
@@ -352,14 +363,21 @@ func TestUtility(t *testing.T) {
 
 func TestLeastLoadedEngine(t *testing.T) {
 	f := newFixture(t, 3)
+	var streams []*engineclient.Stream
 	for i := range 6 {
-		f.submit(fmt.Sprint("r", i), engineclient.Meta{})
+		streams = append(streams, f.submit(fmt.Sprint("r", i), engineclient.Meta{}))
 	}
 	engines := map[string]int{}
-	for _, s := range f.conn.takeSent() {
-		engines[s[:1]]++
+	for i, s := range f.conn.takeSent() {
+		if engines[s[:1]]++; s[:1] == "1" {
+			streams[i].Close()
+		}
 	}
 	check(t, "idle engines share", engines, map[string]int{"0": 2, "1": 2, "2": 2})
+	f.conn.takeSent()
+	f.submit("r6", engineclient.Meta{})
+	f.submit("r7", engineclient.Meta{})
+	check(t, "an engine whose requests ended gets the next", f.conn.takeSent(), []string{"1: ADD r6", "1: ADD r7"})
 
 	say := func(engine int, s protocol.SchedulerStats) {
 		f.conn.say(&protocol.EngineCoreOutputs{EngineIndex: engine, SchedulerStats: &s})

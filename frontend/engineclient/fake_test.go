@@ -30,6 +30,7 @@ type fakeConn struct {
 	changed sync.Cond // sent grew
 	sent    []sent
 	sendErr error
+	onAdd   func() // called before an ADD is sent
 }
 
 type sent struct {
@@ -50,6 +51,9 @@ func newFakeConn() *fakeConn {
 func (f *fakeConn) Buffer() []byte { return nil }
 
 func (f *fakeConn) Send(engine int, t protocol.RequestType, payload []byte) error {
+	if f.onAdd != nil && t == protocol.RequestAdd {
+		f.onAdd()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.sendErr != nil {

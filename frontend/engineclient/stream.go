@@ -218,17 +218,14 @@ func (s *Stream) reveal(out *protocol.EngineCoreOutput) {
 	s.wake()
 }
 
-// record closes the timeline, once. s.mu is held.
+// record closes the timeline, which is open. s.mu is held.
 func (s *Stream) record(it *stats.Iteration, reason protocol.FinishReason) {
-	if s.recorded {
-		return
-	}
 	s.recorded = true
 	s.timeline.Finish(it, s.endedAt, reason)
 	s.parent.childEnded(it, s.timeline.NumGenerationTokens())
 }
 
-// recordAlone is record outside a message. s.mu is held.
+// recordAlone is record outside a message, once. s.mu is held.
 func (s *Stream) recordAlone(reason protocol.FinishReason) {
 	if s.recorded {
 		return
