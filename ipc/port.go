@@ -71,7 +71,12 @@ var past = time.Unix(1, 0)
 // newPort makes the sockets; bind or connect comes next, then loop.
 func newPort(ctx *zmq.Context, name string, t zmq.Type, bufs *buffers) (p *port, err error) {
 	p = &port{name: name, buffers: bufs, done: make(chan struct{})}
-	p.ready = func(uintptr) bool { return readable(p.sock) || readable(p.mon) }
+	p.ready = func(uintptr) bool {
+		// Both are asked always: asking is what takes the signal off a
+		// descriptor, also of a socket that only sends.
+		data, events := readable(p.sock), readable(p.mon)
+		return data && p.onMessage != nil || events
+	}
 	defer func() {
 		if err != nil {
 			p.discard()
@@ -276,6 +281,9 @@ func (p *port) sendNow(m *message) error {
 // receive handles what is there; more says that it stopped before the end.
 func (p *port) receive() (more bool) {
 	p.drainEvents()
+	if p.onMessage == nil {
+		return false
+	}
 	for range batch {
 		fd, ok := p.recv()
 		if !ok {
@@ -284,9 +292,7 @@ func (p *port) receive() (more bool) {
 		if p.withFD {
 			p.drainEvents()
 		}
-		if p.onMessage != nil {
-			p.onMessage(p.frames, fd)
-		}
+		p.onMessage(p.frames, fd)
 		clear(p.frames)
 	}
 	return true
