@@ -162,16 +162,16 @@ func (r *run) attribute(x Value, name string) (Value, error) {
 	}
 	switch x := x.(type) {
 	case Str, markup:
-		return methodOf(x, name, strMethods, nil)
+		return methodOf(x, name, strMethods, nil), nil
 	case *Dict:
-		return methodOf(x, name, dictMethods, dictMutators)
+		return methodOf(x, name, dictMethods, dictMutators), nil
 	case *List:
-		return methodOf(x, name, listMethods, listMutators)
+		return methodOf(x, name, listMethods, listMutators), nil
 	case *tuple:
 		if i := slices.Index(x.names, name); i >= 0 {
 			return x.items[i], nil
 		}
-		return methodOf(x, name, seqMethods, nil)
+		return methodOf(x, name, seqMethods, nil), nil
 	case *pyRange:
 		switch name {
 		case "start":
@@ -181,7 +181,7 @@ func (r *run) attribute(x Value, name string) (Value, error) {
 		case "step":
 			return Int(x.step), nil
 		}
-		return methodOf(x, name, seqMethods, nil)
+		return methodOf(x, name, seqMethods, nil), nil
 	case *namespace:
 		v, ok := x.attrs.Get(name)
 		if ok && strings.HasPrefix(name, "_") {
@@ -202,7 +202,7 @@ func (r *run) attribute(x Value, name string) (Value, error) {
 			return Bool(x.used), nil
 		}
 	case Int, bigInt, Bool, Float:
-		return numberAttr(x, name)
+		return numberAttr(x, name), nil
 	case *builtin:
 		if name == "fromkeys" && x.name == "dict" {
 			return &boundMethod{x, name, dictFromKeys}, nil
@@ -212,35 +212,41 @@ func (r *run) attribute(x Value, name string) (Value, error) {
 }
 
 // unsupportedMethods exist in Python, by type and name, and return what no
-// template needs.
+// template needs. They are there, and refuse to be called.
 var unsupportedMethods = map[[2]string]bool{
 	{"str", "encode"}: true, {"str", "maketrans"}: true, {"str", "translate"}: true,
 	{"int", "to_bytes"}: true, {"int", "from_bytes"}: true, {"int", "as_integer_ratio"}: true,
 	{"float", "hex"}: true, {"float", "fromhex"}: true, {"float", "as_integer_ratio"}: true,
 }
 
-func methodOf(x Value, name string, methods map[string]method, mutators []string) (Value, error) {
+func methodOf(x Value, name string, methods map[string]method, mutators []string) Value {
 	if m, ok := methods[name]; ok {
-		return &boundMethod{x, name, m}, nil
+		return &boundMethod{x, name, m}
 	}
 	if slices.Contains(mutators, name) {
-		return unsafeAttr(x, name), nil
+		return unsafeAttr(x, name)
 	}
-	return nil, unsupportedMethod(x, name)
+	return unsupportedMethod(x, name)
 }
 
-func unsupportedMethod(x Value, name string) error {
+// unsupportedMethod returns nil for what Python has not either.
+func unsupportedMethod(x Value, name string) Value {
 	typ := x.typeName()
-	if typ == "Markup" {
+	switch typ {
+	case "Markup":
 		typ = "str"
+	case "bool":
+		typ = "int"
 	}
-	if unsupportedMethods[[2]string{typ, name}] {
-		return errf(KindUnsupported, "%s.%s is not supported", typ, name)
+	if !unsupportedMethods[[2]string{typ, name}] {
+		return nil
 	}
-	return nil
+	return &boundMethod{x, name, func(*run, Value, args) (Value, error) {
+		return nil, errf(KindUnsupported, "%s.%s is not supported", typ, name)
+	}}
 }
 
-func numberAttr(x Value, name string) (Value, error) {
+func numberAttr(x Value, name string) Value {
 	f, isFloat := x.(Float)
 	self, _ := asInt(x)
 	if isFloat {
@@ -254,25 +260,25 @@ func numberAttr(x Value, name string) (Value, error) {
 	}
 	switch {
 	case name == "real":
-		return self, nil
+		return self
 	case name == "imag" && isFloat:
-		return Float(0), nil
+		return Float(0)
 	case name == "imag":
-		return Int(0), nil
+		return Int(0)
 	case name == "conjugate":
-		return &boundMethod{x, name, value(self)}, nil
+		return &boundMethod{x, name, value(self)}
 	case name == "is_integer" && isFloat:
-		return &boundMethod{x, name, value(Bool(float64(f) == math.Trunc(float64(f)) && !math.IsInf(float64(f), 0)))}, nil
+		return &boundMethod{x, name, value(Bool(float64(f) == math.Trunc(float64(f)) && !math.IsInf(float64(f), 0)))}
 	case isFloat:
-		return nil, unsupportedMethod(x, name)
+		return unsupportedMethod(x, name)
 	case name == "numerator":
-		return self, nil
+		return self
 	case name == "denominator":
-		return Int(1), nil
+		return Int(1)
 	case name == "bit_length":
-		return &boundMethod{x, name, value(Int(toBig(self).BitLen()))}, nil
+		return &boundMethod{x, name, value(Int(toBig(self).BitLen()))}
 	}
-	return nil, unsupportedMethod(x, name)
+	return unsupportedMethod(x, name)
 }
 
 // seqMethods are those of tuple and range.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -97,11 +98,14 @@ func render(source string, data *Dict) (string, error) {
 	return t.Render(data, Options{Now: corpusNow})
 }
 
+// addresses are what Python prints of objects that have no text.
+var addresses = regexp.MustCompile(`0x[0-9a-f]+`)
+
 func TestCorpus(t *testing.T) {
 	var same, raised, refused, sameWords int
 	for _, c := range loadCorpus(t) {
 		got, err := render(c.template, c.data)
-		agree := (err == nil) == c.ok && got == c.out
+		agree := (err == nil) == c.ok && addresses.ReplaceAllString(got, "") == addresses.ReplaceAllString(c.out, "")
 		why, known := knownDifferences[c.id]
 		switch {
 		case known && agree:

@@ -388,7 +388,7 @@ func (s *forStmt) loop(st *state, v Value, again func(Value) (Value, error), dep
 		loop = &loopContext{source: source, it: it, run: st.run, index0: -1, depth0: depth, again: again}
 		it = loop
 	}
-	empty := true
+	completed := false
 	for {
 		item, err := it.next()
 		if err == nil {
@@ -400,7 +400,6 @@ func (s *forStmt) loop(st *state, v Value, again func(Value) (Value, error), dep
 		if item == nil {
 			break
 		}
-		empty = false
 		if err := st.assign(s.target, item); err != nil {
 			return at(s.pos(), err)
 		}
@@ -415,9 +414,12 @@ func (s *forStmt) loop(st *state, v Value, again func(Value) (Value, error), dep
 		if f == flowBreak {
 			break
 		}
+		// As in Jinja, else also follows a loop whose every turn ended in
+		// continue, or whose first ended in break.
+		completed = completed || f == flowNext
 	}
 	st.leave(s.leave)
-	if !empty || s.els == nil {
+	if completed || s.els == nil {
 		return nil
 	}
 	st.enter(s.elseEnter)

@@ -73,23 +73,20 @@ func textFilter(name string, f func(string) string) func(*state, Value, args) (V
 
 // titleWords is Jinja's own title: words start after blanks, dashes and brackets.
 func titleWords(s string) string {
-	const breaks = "-({[<"
+	isBreak := func(c rune) bool { return isSpace(c) || strings.ContainsRune("-({[<", c) }
 	var b strings.Builder
-	start := true
-	for i, c := range s {
-		switch {
-		case isSpace(c) || strings.ContainsRune(breaks, c):
-			b.WriteRune(c)
-			start = true
-			continue
-		case start:
-			b.WriteString(upper(string(c)))
-		case c == 'Σ' && finalSigma(s, i):
-			b.WriteRune('ς')
-		default:
-			b.WriteString(lower(string(c)))
+	for s != "" {
+		end := strings.IndexFunc(s, isBreak)
+		if end < 0 {
+			end = len(s)
 		}
-		start = false
+		_, first := utf8.DecodeRuneInString(s[:end])
+		b.WriteString(upper(s[:first]))
+		b.WriteString(lower(s[first:end]))
+		s = s[end:]
+		word := len(s) - len(strings.TrimLeftFunc(s, isBreak))
+		b.WriteString(s[:word])
+		s = s[word:]
 	}
 	return b.String()
 }

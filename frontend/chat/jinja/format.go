@@ -331,7 +331,6 @@ func (r *run) percentFormat(s string, v Value) (string, error) {
 	p := &percent{run: r, w: &writer{run: r}, values: []Value{v}}
 	if t, ok := v.(*tuple); ok {
 		p.values = t.items
-		p.isTuple = true
 	}
 	p.mapping, _ = v.(*Dict)
 	for s != "" {
@@ -351,19 +350,26 @@ func (r *run) percentFormat(s string, v Value) (string, error) {
 		}
 		s = s[i+1+n:]
 	}
-	// A mapping or a list may be left over; any other unused value is an error.
-	_, isList := v.(*List)
-	if p.next < len(p.values) && (p.isTuple || p.mapping == nil && !isList) && !p.keyed {
+	if p.next < len(p.values) && !mayBeLeft(v) && !p.keyed {
 		return "", typeErrf("not all arguments converted during string formatting")
 	}
 	return p.w.String(), nil
+}
+
+// mayBeLeft reports whether a value that "%" does not use is no error: what has
+// subscripts might be a mapping.
+func mayBeLeft(v Value) bool {
+	switch v.(type) {
+	case *Dict, *List, *pyRange, *undefined:
+		return true
+	}
+	return false
 }
 
 type percent struct {
 	run     *run
 	w       *writer
 	values  []Value
-	isTuple bool
 	mapping *Dict
 	next    int
 	keyed   bool // the value came from the mapping

@@ -151,7 +151,7 @@ func filterWordwrap(st *state, x Value, a args) (Value, error) {
 	for _, l := range splitLines(s, false) {
 		lines = append(lines, strings.Join(p.wrap(l), sep))
 	}
-	return likeText(x, strings.Join(lines, sep)), nil
+	return Str(strings.Join(lines, sep)), nil
 }
 
 // paragraph wraps one line as Python's textwrap does.

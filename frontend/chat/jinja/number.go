@@ -213,7 +213,7 @@ func divide(a, b Value) (Value, error) {
 		return nil, valueErrf("division by zero")
 	}
 	if p.Sign() == 0 {
-		return Float(0), nil
+		return Float(math.Copysign(0, float64(q.Sign()))), nil
 	}
 	f, _ := new(big.Rat).SetFrac(p, q).Float64()
 	if math.IsInf(f, 0) {

@@ -161,7 +161,13 @@ func (r *run) repeat(a, b Value) (Value, error) {
 		if n, ok = asIndex(a); !ok {
 			return nil, nil
 		}
-		a = b
+		a, b = b, a
+	}
+	if _, ok := length(a); !ok || isMapping(a) {
+		return nil, nil
+	}
+	if _, ok := b.(bigInt); ok {
+		return nil, valueErrf("cannot fit 'int' into an index-sized integer")
 	}
 	n = max(n, 0)
 	switch x := a.(type) {
@@ -228,15 +234,15 @@ func (s *sliceExpr) apply(st *state, x Value) (Value, error) {
 		return nil, typeErrf("'%s' object is not subscriptable", x.typeName())
 	}
 	n, _ := length(x)
-	start, count, step, err := sliceIndices(n, bounds)
+	r, err := sliceIndices(n, bounds)
 	if err != nil {
 		return nil, err
 	}
-	return st.run.slice(x, n, start, count, step)
+	return st.run.slice(x, n, r)
 }
 
-// sliceIndices is slice.indices: the first index, how many, and their distance.
-func sliceIndices(n int, bounds [3]Value) (start, count, step int, err error) {
+// sliceIndices is slice.indices(n): the indices that the slice takes.
+func sliceIndices(n int, bounds [3]Value) (pyRange, error) {
 	var at [3]int
 	for i, b := range bounds {
 		if b == None {
@@ -244,14 +250,14 @@ func sliceIndices(n int, bounds [3]Value) (start, count, step int, err error) {
 		}
 		v, ok := asIndex(b)
 		if !ok {
-			return 0, 0, 0, typeErrf("slice indices must be integers or None or have an __index__ method")
+			return pyRange{}, typeErrf("slice indices must be integers or None or have an __index__ method")
 		}
 		at[i] = v
 	}
-	step = 1
+	step := 1
 	if bounds[2] != None {
 		if step = at[2]; step == 0 {
-			return 0, 0, 0, valueErrf("slice step cannot be zero")
+			return pyRange{}, valueErrf("slice step cannot be zero")
 		}
 		step = min(max(step, -n-1), n+1) // a longer stride changes nothing
 	}
@@ -275,19 +281,19 @@ func sliceIndices(n int, bounds [3]Value) (start, count, step int, err error) {
 	if bounds[1] != None {
 		stop = clamp(at[1])
 	}
-	r := pyRange{start, stop, step}
-	return start, r.len(), step, nil
+	return pyRange{start, stop, step}, nil
 }
 
-func (r *run) slice(x Value, n, start, count, step int) (Value, error) {
+// slice takes the indices at of x, which has n items.
+func (r *run) slice(x Value, n int, at pyRange) (Value, error) {
+	start, count, step := at.start, at.len(), at.step
 	switch x := x.(type) {
 	case Str, markup:
 		s, _ := asStr(x)
 		text, err := r.sliceText(s, n, start, count, step)
 		return likeText(x, text), err
 	case *pyRange:
-		stop := start + count*step
-		return &pyRange{x.at(start), x.at(stop), x.step * step}, nil
+		return &pyRange{x.at(start), x.at(at.stop), x.step * step}, nil
 	case *List:
 		items, err := r.sliceItems(x.items, start, count, step)
 		return &List{items}, err

@@ -49,7 +49,7 @@ func is(name string, f func(Value) bool) func(*state, Value, args) (Value, error
 // isSequence: has a length and subscripts, which dicts do too.
 func isSequence(x Value) bool {
 	switch x.(type) {
-	case *dictView, *loopContext, *undefined: // undefined refuses subscripts by raising at the look-up
+	case *dictView, *loopContext:
 		return false
 	}
 	_, ok := length(x)
@@ -111,19 +111,25 @@ func testIn(st *state, x Value, a args) (Value, error) {
 }
 
 func testFilter(_ *state, x Value, a args) (Value, error) {
-	if _, err := a.bind("test_filter"); err != nil {
-		return nil, err
-	}
-	name, ok := asStr(x)
-	return Bool(ok && filters[name] != nil), nil
+	name, err := registryName("filter", x, a)
+	return Bool(filters[name] != nil), err
 }
 
 func testTest(_ *state, x Value, a args) (Value, error) {
-	if _, err := a.bind("test_test"); err != nil {
-		return nil, err
+	name, err := registryName("test", x, a)
+	return Bool(tests[name] != nil), err
+}
+
+// registryName is x as a key of the filters or tests; "" is no key of either.
+func registryName(test string, x Value, a args) (string, error) {
+	if _, err := a.bind("test_" + test); err != nil {
+		return "", err
 	}
-	name, ok := asStr(x)
-	return Bool(ok && tests[name] != nil), nil
+	if _, err := hash(x, 0); err != nil {
+		return "", err
+	}
+	name, _ := asStr(x)
+	return name, nil
 }
 
 func testCompare(op string) func(*state, Value, args) (Value, error) {

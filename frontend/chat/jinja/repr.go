@@ -92,8 +92,29 @@ func (w *writer) repr(v Value, depth int) error {
 		}
 		return w.write("<LoopContext " + strconv.Itoa(v.index0+1) + "/" + strconv.Itoa(n) + ">")
 	}
-	// Python prints an address here; a constant keeps rendering deterministic.
-	return w.write("<" + v.typeName() + " object at 0x0>")
+	return w.write(reprObject(v))
+}
+
+// reprObject names what Python prints with an address; a constant address keeps
+// rendering deterministic.
+func reprObject(v Value) string {
+	switch v := v.(type) {
+	case *boundMethod:
+		switch v.recv.(type) {
+		case *loopContext, *cycler:
+			return "<bound method " + v.name + " of " + objectTypeRepr(v.recv) + " at 0x0>"
+		}
+		return "<built-in method " + v.name + " of " + v.recv.typeName() + " object at 0x0>"
+	case *builtin:
+		switch v.name {
+		case "dict":
+			return "<class 'dict'>"
+		case "namespace", "cycler", "joiner":
+			return "<class 'jinja2.utils." + strings.ToUpper(v.name[:1]) + v.name[1:] + "'>"
+		}
+		return "<function " + v.name + " at 0x0>"
+	}
+	return "<" + v.typeName() + " object at 0x0>"
 }
 
 func (w *writer) reprSeq(open string, items []Value, end string, depth int) error {

@@ -295,7 +295,14 @@ func strJoin(r *run, recv Value, a args) (Value, error) {
 	}
 	w := &writer{run: r}
 	for i, item := range items {
-		s, ok := asStr(incoming(recv, item))
+		item = incoming(recv, item)
+		s, ok := asStr(item)
+		if _, escapes := recv.(markup); escapes && !ok {
+			if s, err = r.str(item); err != nil {
+				return nil, err
+			}
+			s, ok = escapeHTML(s), true
+		}
 		if !ok {
 			return nil, typeErrf("sequence item %d: expected str instance, %s found", i, item.typeName())
 		}
