@@ -214,7 +214,7 @@ func TestGolden(t *testing.T) {
 	for _, device := range devices() {
 		for _, name := range goldenModels {
 			t.Run(device+"/"+name, func(t *testing.T) {
-				skipUnderRace(t, name)
+				skipUnderRace(t, device, name)
 				b := openBench(t, device, name)
 				for _, c := range readGolden(t, name).Cases {
 					b.checkLogits(c, 1e-4)
@@ -239,7 +239,7 @@ func TestGoldenInTheCheckpointsTypes(t *testing.T) {
 				continue
 			}
 			t.Run(name+"/"+device, func(t *testing.T) {
-				skipUnderRace(t, name)
+				skipUnderRace(t, device, name)
 				b := openBenchAs(t, device, name, "auto")
 				for i, c := range readGolden(t, name).Cases {
 					b.checkLogits(c, 1e-2)
@@ -258,9 +258,9 @@ func TestGoldenInTheCheckpointsTypes(t *testing.T) {
 	}
 }
 
-func skipUnderRace(t *testing.T, name string) {
-	if raceEnabled && name != "tiny-qwen2-sharded" {
-		t.Skip("one model is enough under the race detector, which makes ref ten times slower")
+func skipUnderRace(t *testing.T, device, name string) {
+	if raceEnabled && (device == "ref" || name != modelfile.Builtin) {
+		t.Skip("under the race detector, which makes ref ten times slower, one model on cpu is enough")
 	}
 }
 
