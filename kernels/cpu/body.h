@@ -25,15 +25,14 @@
 #include <string.h>
 #include "gk.h"
 
-#define AI static inline __attribute__((always_inline))
-
-// tile adds x·w over K to acc, for R rows and NP panels.
+// tile adds x·w to acc, for R rows and NP panels whose lines lie in num pieces
+// of K lines each.
 //
-//	x    row r at x + r·xs
-//	w    panel p at w + p·ws bytes: lines of 16
+//	x    row r at x + r·xs, num·K values
+//	w    piece i of panel p at w[i] + off + p·ws bytes: lines of 16
 //	acc  16 sums of (r, p) at acc + r·ars + p·aps; taken as 0 if first
-AI void tile(const int dt, const int R, const int NP, const float *x, int64_t xs, const char *w, int64_t ws,
-	int K, float *acc, int64_t ars, int64_t aps, int first) {
+INLINE void tile(const int dt, const int R, const int NP, const float *x, int64_t xs, const char *const *w, int num,
+	int64_t off, int64_t ws, int K, float *acc, int64_t ars, int64_t aps, int first) {
 	const int line = dt == GK_F32 ? 64 : 32;
 	v16 a[MAX_ROWS][4];
 #pragma GCC unroll 8
@@ -41,19 +40,22 @@ AI void tile(const int dt, const int R, const int NP, const float *x, int64_t xs
 #pragma GCC unroll 4
 		for (int p = 0; p < NP; p++)
 			a[r][p] = first ? v_zero() : v_load(acc + r * ars + p * aps);
-	for (int k = 0; k < K; k++) {
-		v16 b[4];
-#pragma GCC unroll 4
-		for (int p = 0; p < NP; p++)
-			b[p] = v_loadw(dt, w + p * ws);
-#pragma GCC unroll 8
-		for (int r = 0; r < R; r++) {
-			v16 s = v_set1(x[r * xs + k]);
+	for (int i = 0; i < num; i++, x += K) {
+		const char *l = w[i] + off;
+		for (int k = 0; k < K; k++, l += line) {
+			v16 b[4];
 #pragma GCC unroll 4
 			for (int p = 0; p < NP; p++)
-				a[r][p] = v_fma(s, b[p], a[r][p]);
+				b[p] = v_loadw(dt, l + p * ws);
+			__builtin_prefetch(l + 2048); // one stream alone keeps too little in flight
+#pragma GCC unroll 8
+			for (int r = 0; r < R; r++) {
+				v16 s = v_set1(x[r * xs + k]);
+#pragma GCC unroll 4
+				for (int p = 0; p < NP; p++)
+					a[r][p] = v_fma(s, b[p], a[r][p]);
+			}
 		}
-		w += line;
 	}
 #pragma GCC unroll 8
 	for (int r = 0; r < R; r++)
@@ -62,11 +64,13 @@ AI void tile(const int dt, const int R, const int NP, const float *x, int64_t xs
 			v_store(acc + r * ars + p * aps, a[r][p]);
 }
 
-#define TILE_ARGS const float *x, int64_t xs, const char *w, int64_t ws, int K, float *acc, int64_t ars, int64_t aps, int first
+#define TILE_ARGS \
+	const float *x, int64_t xs, const char *const *w, int num, int64_t off, int64_t ws, int K, float *acc, int64_t ars, \
+		int64_t aps, int first
 typedef void (*tile_fn)(TILE_ARGS);
 
 #define TILE(dt, R, NP) \
-	static void tile_##dt##_##R##_##NP(TILE_ARGS) { tile(dt, R, NP, x, xs, w, ws, K, acc, ars, aps, first); }
+	static void tile_##dt##_##R##_##NP(TILE_ARGS) { tile(dt, R, NP, x, xs, w, num, off, ws, K, acc, ars, aps, first); }
 #define TILES_OF(dt) TILE_LIST(TILE, dt)
 TILES_OF(GK_F32)
 TILES_OF(GK_BF16)
@@ -85,19 +89,19 @@ static void panels(int dt, int R, int np, TILE_ARGS) {
 	for (int n = 4; np > 0; n /= 2) {
 		if (!f[n])
 			continue;
-		for (; np >= n; np -= n, w += n * ws, acc += n * aps)
-			f[n](x, xs, w, ws, K, acc, ars, aps, first);
+		for (; np >= n; np -= n, off += n * ws, acc += n * aps)
+			f[n](x, xs, w, num, off, ws, K, acc, ars, aps, first);
 	}
 }
 
 // part loads n < 16 floats, the rest 0.
-AI v16 v_load_part(const float *p, int n) {
+INLINE v16 v_load_part(const float *p, int n) {
 	float t[16] = {0};
 	memcpy(t, p, n * sizeof *p);
 	return v_load(t);
 }
 
-AI void v_store_part(float *p, v16 v, int n) {
+INLINE void v_store_part(float *p, v16 v, int n) {
 	float t[16];
 	v_store(t, v);
 	memcpy(p, t, n * sizeof *p);
@@ -105,7 +109,7 @@ AI void v_store_part(float *p, v16 v, int n) {
 
 // exp_core is e^x for x in [−87, 88]. Its operations are those of ref.Exp, one
 // by one and never fused, so its bits are the same.
-AI v16 exp_core(v16 x) {
+INLINE v16 exp_core(v16 x) {
 	v16 t = v_add(v_mul(x, v_set1(0x1.715476p+0f)), v_set1(12582912.0f));
 	v16 n = v_sub(t, v_set1(12582912.0f));
 	v16 r = v_sub(x, v_mul(n, v_set1(0x1.63p-1f)));
@@ -122,13 +126,13 @@ AI v16 exp_core(v16 x) {
 }
 
 // v_exp is e^x: 0 below −87, e^88 above 88, NaN for NaN. Error below 1.2e-7.
-AI v16 v_exp(v16 x) {
+INLINE v16 v_exp(v16 x) {
 	v16 c = v_min(v_set1(88.0f), v_max(v_set1(-87.0f), x));
 	return v_drop_lt(exp_core(c), x, -87.0f);
 }
 
 // v_exp_or_0 is e^x for x ≤ 0, and 0 below −87 and for NaN.
-AI v16 v_exp_or_0(v16 x) { return v_keep_ge(exp_core(x), x, -87.0f); }
+INLINE v16 v_exp_or_0(v16 x) { return v_keep_ge(exp_core(x), x, -87.0f); }
 
 // rms_norm sets out = x/√(mean(x²)+eps)·w over n columns. out may be x.
 static void rms_norm(float *out, const float *x, const float *w, float eps, int n) {
@@ -159,7 +163,7 @@ static void run_rms_norm(gk_op *op, int chunk, gk_worker *wk) {
 
 // rows_of returns how many of the rows left go into the next register tile, so
 // that tiles are of about one size.
-AI int rows_of(int left) { return gk_ceil(left, gk_ceil(left, MAX_ROWS)); }
+INLINE int rows_of(int left) { return gk_ceil(left, gk_ceil(left, MAX_ROWS)); }
 
 // GK_LINEAR: out = x·wᵀ + bias, or added to out if flag. A chunk is a block of
 // rows of a group of panels; one group's blocks follow each other.
@@ -180,17 +184,17 @@ static void run_linear(gk_op *op, int chunk, gk_worker *wk) {
 	int64_t aps = rows * GK_LANES;
 
 	if (rows <= MAX_ROWS) {
-		panels(dt, rows, np, x, xs, w, ws, K, acc, GK_LANES, aps, 1);
+		panels(dt, rows, np, x, xs, &w, 1, 0, ws, K, acc, GK_LANES, aps, 1);
 	} else {
 		// A panel's piece of 16 KiB stays in the first-level cache while the
 		// rows pass over it; the rows' piece stays in the second for np panels.
-		int step = 16384 / line;
+		int step = gk_ceil(K, gk_ceil(K, 16384 / line));
 		for (int k = 0; k < K; k += step) {
 			int kn = K - k < step ? K - k : step;
 			for (int p = 0; p < np; p++)
 				for (int r = 0, n; r < rows; r += n) {
 					n = rows_of(rows - r);
-					panels(dt, n, 1, x + r * xs + k, xs, w + p * ws + k * line, ws, kn,
+					panels(dt, n, 1, x + r * xs + k, xs, &w, 1, p * ws + k * line, ws, kn,
 						acc + p * aps + r * GK_LANES, GK_LANES, aps, k == 0);
 				}
 		}
@@ -212,7 +216,7 @@ static void run_linear(gk_op *op, int chunk, gk_worker *wk) {
 
 // gate returns x·σ(x), or the tanh approximation of GELU: with
 // y = √(2/π)·(x + 0.044715·x³) that is x·(1+tanh(y))/2 = x·σ(2y).
-AI v16 gate(v16 x, int gelu) {
+INLINE v16 gate(v16 x, int gelu) {
 	v16 y = x;
 	if (gelu) {
 		v16 cube = v_mul(v_mul(x, x), x);
@@ -235,7 +239,7 @@ static void run_gate(gk_op *op, int chunk, gk_worker *wk) {
 }
 
 // turn rotates the pairs of a head: (x, y) → (x·c − y·s, y·c + x·s).
-AI void turn(float *restrict h, const float *restrict c, const float *restrict s, int half, int interleaved) {
+INLINE void turn(float *restrict h, const float *restrict c, const float *restrict s, int half, int interleaved) {
 	if (interleaved)
 		for (int i = 0; i < half; i++) {
 			float x = h[2 * i], y = h[2 * i + 1];
@@ -297,7 +301,7 @@ typedef struct {
 } attn;
 
 // range sets the positions of a partition, from its start, that row r sees.
-AI void range(const attn *a, int r, int part, int *lo, int *hi) {
+INLINE void range(const attn *a, int r, int part, int *lo, int *hi) {
 	int pos = a->pos0 + r / a->group, window = a->op->shape.window, base = part * GK_PART;
 	int first = window > 0 && pos - window + 1 > 0 ? pos - window + 1 : 0;
 	*lo = first > base ? first - base : 0;
@@ -305,7 +309,7 @@ AI void range(const attn *a, int r, int part, int *lo, int *hi) {
 }
 
 // soften turns n raw scores into weights e^(score−top) and returns top and sum.
-AI void soften(const gk_shape *s, float *score, int lo, int hi, float *top, float *sum) {
+INLINE void soften(const gk_shape *s, float *score, int lo, int hi, float *top, float *sum) {
 	v16 v[GK_PART / GK_LANES], m = v_set1(-INFINITY), l = v_zero();
 	for (int i = 0; i < GK_PART / GK_LANES; i++) {
 		v[i] = v_mul(v_load(score + i * 16), v_set1(s->scale));
@@ -330,11 +334,15 @@ AI void soften(const gk_shape *s, float *score, int lo, int hi, float *top, floa
 static void weigh(const attn *a, int n, const float *weights, float *acc, int lo, int hi) {
 	const gk_kv *kv = a->op->kv;
 	int64_t line = GK_LANES * gk_size(kv->dtype);
-	for (int j = lo, end; j < hi; j = end) {
-		int u = j / GK_LANES;
-		end = (u + 1) * GK_LANES < hi ? (u + 1) * GK_LANES : hi;
-		panels(kv->dtype, n, a->hdp / GK_LANES, weights + j, GK_PART,
-			a->units[u] + kv->k_bytes + j % GK_LANES * line, GK_LANES * line, end - j, acc, a->hdp, GK_LANES, 0);
+	while (lo < hi) {
+		int u = lo / GK_LANES, from = lo % GK_LANES, num = 1, lines = GK_LANES - from;
+		if (from == 0 && hi - lo >= GK_LANES)
+			num = (hi - lo) / GK_LANES; // whole units
+		else if (lines > hi - lo)
+			lines = hi - lo;
+		panels(kv->dtype, n, a->hdp / GK_LANES, weights + lo, GK_PART, &a->units[u], num,
+			kv->k_bytes + from * line, GK_LANES * line, lines, acc, a->hdp, GK_LANES, 0);
+		lo += num * lines;
 	}
 }
 
@@ -358,7 +366,7 @@ static void partition(const attn *a, int part, int r0, int n, float *top, float 
 		int run = 1; // units side by side in memory
 		while ((u + run) * GK_LANES < last && a->units[u + run] == a->units[u] + run * kv->unit_bytes)
 			run++;
-		panels(kv->dtype, n, run, a->q + r0 * a->hd, a->hd, a->units[u], kv->unit_bytes, a->hd,
+		panels(kv->dtype, n, run, a->q + r0 * a->hd, a->hd, &a->units[u], 1, 0, kv->unit_bytes, a->hd,
 			a->scores + u * GK_LANES, GK_PART, GK_LANES, 1);
 		u += run;
 	}
@@ -380,7 +388,7 @@ static void partition(const attn *a, int part, int r0, int n, float *top, float 
 }
 
 // merge joins the next partition's result of a row to those before it.
-AI void merge(attn *a, int r, float top, float sum, const float *acc) {
+INLINE void merge(attn *a, int r, float top, float sum, const float *acc) {
 	if (sum < 0)
 		return;
 	float *out = a->acc + r * a->hdp;
@@ -508,7 +516,7 @@ typedef struct {
 	float *copy;      // [n]
 } sampler;
 
-AI v16 logits_at(const sampler *s, int i) {
+INLINE v16 logits_at(const sampler *s, int i) {
 	int left = s->n - i;
 	if (left >= 16)
 		return v_add(v_load(s->x + i), v_zero()); // −0 → 0
@@ -517,12 +525,12 @@ AI v16 logits_at(const sampler *s, int i) {
 
 // probabilities returns those of 16 logits over that of the highest, 0 below
 // min_p.
-AI v16 probabilities(const sampler *s, v16 x) {
+INLINE v16 probabilities(const sampler *s, v16 x) {
 	v16 w = v_exp_or_0(v_div(v_sub(x, v_set1(s->top)), v_set1(s->temperature)));
 	return v_keep_ge(w, w, s->min_p);
 }
 
-AI uint64_t mass_of(float w) {
+INLINE uint64_t mass_of(float w) {
 	double d = (double)w * 0x1p40 + 0x1p52; // rounds to an integer, ties to even
 	uint64_t u;
 	memcpy(&u, &d, 8);
@@ -530,13 +538,13 @@ AI uint64_t mass_of(float w) {
 }
 
 // Keys order as the logits do.
-AI uint32_t key_of(float x) {
+INLINE uint32_t key_of(float x) {
 	uint32_t u;
 	memcpy(&u, &x, 4);
 	return u >> 31 ? ~u : u | 0x80000000u;
 }
 
-AI float of_key(uint32_t k) {
+INLINE float of_key(uint32_t k) {
 	uint32_t u = k >> 31 ? k & 0x7fffffffu : ~k;
 	float f;
 	memcpy(&f, &u, 4);
@@ -776,22 +784,10 @@ static void run_sample(gk_op *op, int row, gk_worker *wk) {
 
 static int isa_lane(int dt, int i) { return v_lane(dt, i); }
 
-// read_bytes adds up memory as fast as it can be read.
-static uint64_t read_bytes(const void *p, size_t bytes) {
-	const float *f = p;
-	v16 a = v_zero(), b = v_zero();
-	for (size_t i = 0; i + 32 <= bytes / 4; i += 32) {
-		a = v_max(a, v_load(f + i));
-		b = v_max(b, v_load(f + i + 16));
-	}
-	return v_sum(v_max(a, b)) != 0;
-}
-
 const gk_isa ISA_TABLE = {
 	.name = ISA_NAME,
 	.max_rows = MAX_ROWS,
 	.lane = isa_lane,
-	.read_bytes = read_bytes,
 	.run = {
 		[GK_RMSNORM] = run_rms_norm,
 		[GK_LINEAR] = run_linear,

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define INLINE static inline __attribute__((always_inline))
+
 // Number types, as kernels.DType numbers them.
 enum { GK_F32 = 1, GK_BF16 = 2, GK_F16 = 3 };
 
@@ -163,8 +165,6 @@ typedef struct gk_isa {
 	gk_run_fn run[GK_KINDS]; // NULL: the shared one of ops.c
 	// lane says where column i of 16 lies within a line of a panel.
 	int (*lane)(int dtype, int i);
-	// read_bytes sums memory, for measuring the bandwidth of a plain read.
-	uint64_t (*read_bytes)(const void *p, size_t bytes);
 } gk_isa;
 
 extern const gk_isa gk_generic;

@@ -139,27 +139,39 @@ static void copy_blocks(gk_op *op, int chunk, gk_worker *w) {
 		}
 }
 
+// pack_piece writes K values of up to 16 rows from src into lines of a panel.
+static void pack_piece(int dst_type, char *lines, int src_type, const char *src, int64_t row_bytes,
+	int rows, const int *lane, int K) {
+	for (int i = 0; i < rows; i++, src += row_bytes) {
+		if (dst_type == src_type && src_type != GK_F32) {
+			uint16_t *d = (uint16_t *)lines + lane[i];
+			for (int k = 0; k < K; k++)
+				d[k * GK_LANES] = ((const uint16_t *)src)[k];
+		} else {
+			for (int k = 0; k < K; k++)
+				gk_put(dst_type, lines, (size_t)k * GK_LANES + lane[i], gk_get(src_type, src, k));
+		}
+	}
+}
+
 // GK_PACK: rows [layer, layer+T) of weight w from src, row-major of type flag.
-// A chunk is some panels.
+// A chunk is some panels; a panel is written in pieces that stay in the
+// first-level cache.
 static void pack(gk_op *op, int chunk, gk_worker *w) {
 	const gk_weight *m = op->w;
-	size_t size = gk_size(m->dtype);
-	int first = op->layer / GK_LANES + chunk * op->rows_per_chunk;
+	const int K = 256;
+	size_t line = GK_LANES * gk_size(m->dtype), src_size = gk_size(op->flag);
+	int64_t row_bytes = m->k * src_size;
+	int first = op->layer / GK_LANES + chunk * op->rows_per_chunk, end = op->layer + op->T;
 	for (int p = first; p < first + op->rows_per_chunk; p++) {
-		char *panel = (char *)m->data + (size_t)p * m->k * GK_LANES * size;
-		for (int i = 0; i < GK_LANES; i++) {
-			int64_t row = (int64_t)p * GK_LANES + i - op->layer;
-			if (outside(row, op->T))
-				continue;
-			int lane = w->dev->isa->lane(m->dtype, i);
-			const char *src = (const char *)op->src + row * m->k * gk_size(op->flag);
-			if (op->flag == m->dtype && size == 2)
-				for (int k = 0; k < m->k; k++)
-					((uint16_t *)panel)[k * GK_LANES + lane] = ((const uint16_t *)src)[k];
-			else
-				for (int k = 0; k < m->k; k++)
-					gk_put(m->dtype, panel, (size_t)k * GK_LANES + lane, gk_get(op->flag, src, k));
-		}
+		int row = p * GK_LANES < op->layer ? op->layer : p * GK_LANES;
+		int rows = ((p + 1) * GK_LANES < end ? (p + 1) * GK_LANES : end) - row, lane[GK_LANES];
+		for (int i = 0; i < rows; i++)
+			lane[i] = w->dev->isa->lane(m->dtype, (row + i) % GK_LANES);
+		const char *src = (const char *)op->src + (row - op->layer) * row_bytes;
+		for (int k = 0; k < m->k; k += K)
+			pack_piece(m->dtype, (char *)m->data + ((size_t)p * m->k + k) * line, op->flag, src + k * src_size,
+				row_bytes, rows, lane, m->k - k < K ? m->k - k : K);
 	}
 }
 
