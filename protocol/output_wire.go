@@ -301,7 +301,7 @@ func (d *OutputsDecoder) Decode(frames [][]byte) (*EngineCoreOutputs, error) {
 	if d.ids == nil || len(d.ids) > maxInterned {
 		d.ids = make(map[string]string)
 	}
-	n, _ := r.array()
+	n, _ := r.structure()
 	for i := 0; i < n && !r.stop; i++ {
 		if i >= len(outputsNames) {
 			r.skip()
@@ -419,7 +419,7 @@ func (d *OutputsDecoder) outputs() {
 
 func (d *OutputsDecoder) output(o *EngineCoreOutput) {
 	r := &d.r
-	n, ok := r.array()
+	n, ok := r.structure()
 	if !ok {
 		return
 	}

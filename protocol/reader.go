@@ -43,6 +43,7 @@ type place struct {
 
 func (r *reader) reset(msg string, frames [][]byte) {
 	*r = reader{msg: msg}
+	r.at("")
 	if len(frames) == 0 {
 		r.broken("no payload frame")
 		return
@@ -210,6 +211,14 @@ func (r *reader) null() bool {
 
 // array reads an array's header. ok is false for anything else.
 func (r *reader) array() (n int, ok bool) {
+	n, ok = r.structure()
+	n = r.count(n, 1)
+	return n, ok && !r.stop
+}
+
+// structure is array for a struct, whose elements are read one by one: where
+// fewer are there than declared, the first ones still tell whom to answer.
+func (r *reader) structure() (n int, ok bool) {
 	if r.peek() != kindArray {
 		r.wrong("want an array")
 		return 0, false
@@ -224,7 +233,6 @@ func (r *reader) array() (n int, ok bool) {
 	default:
 		n = int(c & 0x0f)
 	}
-	n = r.count(n, 1)
 	return n, !r.stop
 }
 

@@ -295,7 +295,7 @@ func describeFrame(frames [][]byte) string {
 
 func (r *reader) request() *EngineCoreRequest {
 	q := &EngineCoreRequest{}
-	n, ok := r.array()
+	n, ok := r.structure()
 	if !ok {
 		return q
 	}
@@ -503,7 +503,7 @@ func (r *reader) tokenLists() [][]int32 {
 
 func (r *reader) utilityCall() (c *UtilityCall, haveID bool) {
 	c = &UtilityCall{}
-	n, ok := r.array()
+	n, ok := r.structure()
 	if !ok {
 		return c, false
 	}
