@@ -168,7 +168,8 @@ func (r *Runner) countNaNs(plan *step.SchedulerOutput, numLogits int) error {
 	vocab := r.model.Config().VocabSize
 	logits := make([]float32, numLogits*vocab)
 	r.queue.DownloadRows(logits, r.work.Logits(), numLogits)
-	if err := r.queue.Sync(); err != nil {
+	r.jobs <- struct{}{}
+	if err := <-r.done; err != nil {
 		return fmt.Errorf("modelrunner: %w", err)
 	}
 	r.out.NumNaNs = make([]int, len(plan.Scheduled))
