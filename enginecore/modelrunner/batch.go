@@ -65,6 +65,8 @@ func (r *Runner) check(s *step.Scheduled, w *row) {
 		invariants.Fail("row %d is scheduled and empty", s.Row)
 	case s.Computed < 0 || s.NumTokens < 1 || end > len(w.tokens):
 		invariants.Fail("request %q: tokens [%d, %d) of %d are scheduled", w.id, s.Computed, end, len(w.tokens))
+	case end > r.cfg.MaxModelLen:
+		invariants.Fail("request %q: token %d is beyond max_model_len %d", w.id, end, r.cfg.MaxModelLen)
 	case s.Samples != (end == len(w.tokens)):
 		invariants.Fail("request %q: Samples is %v after token %d of %d", w.id, s.Samples, end, len(w.tokens))
 	case end > len(w.blocks)*r.cfg.BlockSize:

@@ -387,6 +387,16 @@ func TestBrokenPlansPanic(t *testing.T) {
 		{"freed twice", func() *step.SchedulerOutput { return &step.SchedulerOutput{Freed: []step.Row{3}} }, "row 3 was freed while empty"},
 		{"row in use", func() *step.SchedulerOutput { return admit(0, greedy(), 1) }, `holds request "req0"`},
 		{"beyond the tokens", func() *step.SchedulerOutput { return decode(3, 0) }, `request "req0": tokens [3, 4) of 3`},
+		{"beyond max_model_len", func() *step.SchedulerOutput {
+			plan := admit(1, greedy(), make([]int32, 65)...)
+			plan.New[0].BlockIDs = []int32{2, 3}
+			return plan
+		}, `request "req1": token 65 is beyond max_model_len 64`},
+		{"too few blocks", func() *step.SchedulerOutput {
+			plan := admit(1, greedy(), 1)
+			plan.New[0].BlockIDs = nil
+			return plan
+		}, `request "req1": 1 tokens in 0 blocks`},
 		{"samples too early", func() *step.SchedulerOutput { return decode(1, 0) }, "Samples is true after token 2 of 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
