@@ -255,7 +255,7 @@ func TestStringsOutliveTheMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, reason := o.Outputs[0].RequestID, o.Outputs[2].StopReason.Text
+	id, reason := o.Outputs[0].RequestID, o.Outputs[3].StopReason.Text
 	clear(b)
 	if id != "r-1" || reason != "repetition_detected" {
 		t.Errorf("after the payload was cleared: %q, %q, want r-1, repetition_detected", id, reason)
@@ -333,7 +333,7 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 func FuzzFrontendMessage(f *testing.F) {
-	for name, b := range readGolden(f, "vllm-0.32.txt") {
+	for name, b := range readGolden(f, "vllm-0.33.txt") {
 		if strings.HasPrefix(name, "add") {
 			f.Add(byte(RequestAdd), b)
 		}
@@ -370,7 +370,7 @@ func FuzzFrontendMessage(f *testing.F) {
 }
 
 func FuzzOutputs(f *testing.F) {
-	for _, file := range []string{"vllm-0.32.txt", "golden.txt"} {
+	for _, file := range []string{"vllm-0.33.txt", "golden.txt"} {
 		for _, b := range readGolden(f, file) {
 			f.Add(b, []byte{1, 2, 3, 4})
 		}
@@ -393,7 +393,7 @@ func FuzzOutputs(f *testing.F) {
 }
 
 func FuzzHandshake(f *testing.F) {
-	for _, file := range []string{"vllm-0.32.txt", "golden.txt"} {
+	for _, file := range []string{"vllm-0.33.txt", "golden.txt"} {
 		for _, b := range readGolden(f, file) {
 			f.Add(b)
 		}

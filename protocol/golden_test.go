@@ -14,7 +14,7 @@ import (
 )
 
 // golden.txt holds examples derived by hand from the MessagePack rules and
-// vLLM's sources; vllm-0.32.txt is msgspec's by vLLM's definitions; govllm.txt
+// vLLM's sources; vllm-0.33.txt is msgspec's by vLLM's definitions; govllm.txt
 // is ours, for testdata/vllm_structs.py to decode with those definitions.
 
 var update = flag.Bool("update", false, "rewrite testdata/govllm.txt")
@@ -125,9 +125,12 @@ func TestGoldenRegistration(t *testing.T) {
 	}
 	equal(t, "DecodeRegistration", got, &registration)
 
-	// Ours has one key more than the example: 0.32's.
-	want = append([]byte{0xde, 0, 25}, want[3:]...)
+	// Ours has four keys more than the example: those of 0.32 and 0.33.
+	want = append([]byte{0xde, 0, 28}, want[3:]...)
 	want = appendNil(appendStr(want, "effective_attention_block_size"))
+	want = appendInt(appendStr(want, "coord_store_port"), 0)
+	want = appendNil(appendStr(want, "coordinator_input_address"))
+	want = appendNil(appendStr(want, "coordinator_output_address"))
 	if got := AppendRegistration(nil, &registration); !bytes.Equal(got, want) {
 		t.Errorf("AppendRegistration = % x, want % x", got, want)
 	}
@@ -320,6 +323,7 @@ func pythonOutputs() map[string]*EngineCoreOutputs {
 					PrefillStats: &PrefillStats{8, 4, 4, 4, 0, 4}},
 				{RequestID: "r-4", NewTokenIDs: []int32{9}, FinishReason: FinishStop,
 					StopReason: StopReason{Kind: StopReasonToken, TokenID: 9}},
+				{RequestID: "r-6", FinishReason: FinishError, Error: &RequestError{"paused", "the engine is paused", true}},
 				{RequestID: "r-5", FinishReason: FinishRepetition, NumNaNsInLogits: 2,
 					StopReason: StopReason{Kind: StopReasonText, Text: "repetition_detected"}},
 			},
@@ -334,7 +338,7 @@ func pythonOutputs() map[string]*EngineCoreOutputs {
 }
 
 func TestPythonGolden(t *testing.T) {
-	golden := readGolden(t, "vllm-0.32.txt")
+	golden := readGolden(t, "vllm-0.33.txt")
 	for name, want := range pythonRequests() {
 		equal(t, name, DecodeFrontendMessage([][]byte{{byte(RequestAdd)}, golden[name]}), want)
 	}

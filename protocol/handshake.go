@@ -214,7 +214,7 @@ func (r *reader) addresses(a *Addresses) {
 // AppendRegistration appends every key that any version of vLLM requires or
 // knows, in its order.
 func AppendRegistration(b []byte, g *Registration) []byte {
-	b = appendMapLen(b, 25)
+	b = appendMapLen(b, 28)
 	num := func(key string, v int) { b = appendInt(appendStr(b, key), int64(v)) }
 	str := func(key, v string) { b = appendStr(appendStr(b, key), v) }
 	num("max_model_len", g.MaxModelLen)
@@ -246,7 +246,10 @@ func AppendRegistration(b []byte, g *Registration) []byte {
 	b = appendNil(appendStr(b, "weight_transfer_backend"))
 	b = appendBool(appendStr(b, "enable_sleep_mode"), g.EnableSleepMode)
 	b = appendBool(appendStr(b, "supports_draft_weight_updates"), g.SupportsDraftWeightUpdates)
-	return appendIntOrNil(appendStr(b, "effective_attention_block_size"), g.EffectiveAttentionBlockSize)
+	b = appendIntOrNil(appendStr(b, "effective_attention_block_size"), g.EffectiveAttentionBlockSize)
+	num("coord_store_port", 0)
+	b = appendNil(appendStr(b, "coordinator_input_address"))
+	return appendNil(appendStr(b, "coordinator_output_address"))
 }
 
 // DecodeRegistration reads what an engine serves; the error is a *FieldError.

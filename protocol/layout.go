@@ -69,6 +69,11 @@ const (
 	outPrefillStats
 	outRoutedExperts
 	outNumNaNsInLogits
+	outMMCacheMissHashes
+	outNewSamplingMask
+	outSpecDecodeMetrics
+	outPromptTokenIDLogprobs
+	outError
 	numOutputFields
 )
 
@@ -76,17 +81,18 @@ var outputNames = [numOutputFields]string{
 	"request_id", "new_token_ids", "new_logprobs", "new_prompt_logprobs_tensors",
 	"pooling_output", "finish_reason", "stop_reason", "events", "kv_transfer_params",
 	"ec_transfer_params", "trace_headers", "prefill_stats", "routed_experts",
-	"num_nans_in_logits",
+	"num_nans_in_logits", "mm_cache_miss_hashes", "new_sampling_mask", "spec_decode_metrics",
+	"prompt_token_id_logprobs", "error",
 }
 
-// outputLayout is that of vLLM since July 2026. Later elements (0.32 has 18)
-// are skipped: mm_cache_miss_hashes, new_sampling_mask, spec_decode_metrics,
-// prompt_token_id_logprobs.
+// outputLayout is that of vLLM since July 2026; the elements from
+// mm_cache_miss_hashes on came later, error with 0.33.
 var outputLayout = []outputField{
 	outRequestID, outNewTokenIDs, outNewLogprobs, outNewPromptLogprobs,
 	outPoolingOutput, outFinishReason, outStopReason, outEvents, outKVTransferParams,
 	outECTransferParams, outTraceHeaders, outPrefillStats, outRoutedExperts,
-	outNumNaNsInLogits,
+	outNumNaNsInLogits, outMMCacheMissHashes, outNewSamplingMask, outSpecDecodeMetrics,
+	outPromptTokenIDLogprobs, outError,
 }
 
 // outputRequired is how many leading elements have no default.

@@ -106,6 +106,18 @@ type EngineCoreOutput struct {
 	TraceHeaders      map[string]string
 	PrefillStats      *PrefillStats // first output only
 	NumNaNsInLogits   int
+	// Error may say more about FinishError. vLLM has it since 0.33; older
+	// Python frontends skip it, older Rust ones close on it.
+	Error *RequestError
+}
+
+// RequestError is why one request failed, in an engine that is well.
+//
+// Source: vllm/outputs.py, RequestError.
+type RequestError struct {
+	Code      string // "validation_error" becomes a 400, others a 500
+	Message   string
+	Retryable bool // then a 503
 }
 
 // EngineCoreOutputs is one message to one frontend. It belongs to exactly one

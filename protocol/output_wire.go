@@ -141,6 +141,8 @@ func (o *EngineCoreOutput) has(f outputField) bool {
 		return o.PrefillStats != nil
 	case outNumNaNsInLogits:
 		return o.NumNaNsInLogits != 0
+	case outError:
+		return o.Error != nil
 	}
 	return false
 }
@@ -175,8 +177,17 @@ func (o *EngineCoreOutput) appendField(b []byte, f outputField) []byte {
 		return appendStrMap(b, o.TraceHeaders)
 	case outPrefillStats:
 		return appendPrefillStats(b, o.PrefillStats)
+	case outError:
+		return appendRequestError(b, o.Error)
 	}
 	return appendNil(b)
+}
+
+func appendRequestError(b []byte, e *RequestError) []byte {
+	b = appendMapLen(b, 3)
+	b = appendStr(appendStr(b, "code"), e.Code)
+	b = appendStr(appendStr(b, "message"), e.Message)
+	return appendBool(appendStr(b, "retryable"), e.Retryable)
 }
 
 func appendEvents(b []byte, events []EngineCoreEvent) []byte {
@@ -463,9 +474,29 @@ func (d *OutputsDecoder) outputField(o *EngineCoreOutput, f outputField) {
 		r.prefillStats(o.PrefillStats)
 	case outNumNaNsInLogits:
 		o.NumNaNsInLogits = r.int()
+	case outError:
+		o.Error = r.requestError()
 	default: // what was never asked for
 		r.skip()
 	}
+}
+
+func (r *reader) requestError() *RequestError {
+	var e RequestError
+	r.eachKey(func(key string) bool {
+		switch key {
+		case "code":
+			e.Code = r.str()
+		case "message":
+			e.Message = r.str()
+		case "retryable":
+			e.Retryable = r.bool()
+		default:
+			return false
+		}
+		return true
+	})
+	return &e
 }
 
 func (r *reader) stopReason() StopReason {

