@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sync/errgroup"
+
+	"govllm/cmd/internal/flags"
+	"govllm/frontend/api/openai"
+	"govllm/frontend/chat"
+	"govllm/frontend/engineclient"
+	"govllm/frontend/metrics"
+	"govllm/frontend/tokenizer"
+	"govllm/ipc"
+	"govllm/protocol/modelfile"
+)
+
+const (
+	// deadGrace is how long the server goes on answering 503 after its engine
+	// has died: clients read their errors, probes see the state.
+	deadGrace = 2 * time.Second
+	// closeGrace bounds writing the last answers and closing connections.
+	closeGrace = 5 * time.Second
+)
+
+// run serves until ctx ends (nil) or an engine is lost.
+func run(ctx context.Context, opts *flags.Frontend, log *slog.Logger) error {
+	api, err := loadModel(opts)
+	if err != nil {
+		return err
+	}
+	conn, err := ipc.Listen(ipc.FrontendOptions{HandshakeAddress: opts.HandshakeAddress(), EngineCount: opts.NumEngines, Log: log})
+	if err != nil {
+		return listenError(err, opts.HandshakeAddress(), "--data-parallel-rpc-port")
+	}
+	defer closeConn(conn, log)
+
+	address := net.JoinHostPort(opts.Host, strconv.Itoa(opts.Port))
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return listenError(err, address, "--port")
+	}
+	front := newFrontDoor(opts, log)
+	server := &http.Server{Handler: front, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() { _ = server.Close() }()
+
+	log.Info("waiting for engines", "engines", opts.NumEngines, "address", conn.HandshakeAddress())
+	engines, err := conn.WaitReady(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // asked to stop before it began
+		}
+		return err
+	}
+	app, err := newApp(opts, api, conn, engines, front, log)
+	if err != nil {
+		return err
+	}
+	front.open(app.handler)
+	log.Info("serving", "model", api.ServedModelNames[0], "address", "http://"+listener.Addr().String(), "max_model_len", api.MaxModelLen)
+
+	err = app.serve(ctx, served, opts)
+	shutdown, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	return errors.Join(err, server.Shutdown(shutdown))
+}
+
+// loadModel reads the model's files and makes the part of the API's
+// configuration that they decide.
+func loadModel(opts *flags.Frontend) (openai.Config, error) {
+	var override []byte
+	if len(opts.OverrideGenerationConfig) > 0 {
+		var err error
+		if override, err = json.Marshal(opts.OverrideGenerationConfig); err != nil {
+			return openai.Config{}, err
+		}
+	}
+	m, err := modelfile.Open(opts.Model, modelfile.Options{
+		Tokenizer: opts.Tokenizer, GenerationConfig: opts.GenerationConfig, OverrideGenerationConfig: override,
+	})
+	if err != nil {
+		return openai.Config{}, err
+	}
+	maxModelLen, err := m.MaxModelLen(opts.MaxModelLen)
+	if err != nil {
+		return openai.Config{}, err
+	}
+	if m.TokenizerJSON == nil {
+		return openai.Config{}, fmt.Errorf("model %s has no tokenizer.json; give the directory of one with --tokenizer", opts.Model)
+	}
+	tok, err := tokenizer.Load(m.TokenizerJSON, m.TokenizerConfigJSON)
+	if err != nil {
+		return openai.Config{}, fmt.Errorf("model %s: tokenizer.json: %w", opts.Model, err)
+	}
+	templates, err := chatTemplates(opts, m)
+	if err != nil {
+		return openai.Config{}, err
+	}
+	defaults, err := samplingDefaults(opts, &m.Generation)
+	if err != nil {
+		return openai.Config{}, err
+	}
+	names := opts.ServedModelNames
+	if len(names) == 0 {
+		names = []string{opts.Model}
+	}
+	return openai.Config{
+		Tokenizer: tok, Templates: templates, ServedModelNames: names, ModelRoot: opts.Model,
+		MaxModelLen: maxModelLen, VocabSize: m.Config.VocabSize, EOSTokenIDs: m.EOSTokenIDs(),
+		Defaults: defaults, ResponseRole: opts.ResponseRole,
+	}, nil
+}
+
+// chatTemplates takes --chat-template, a file or the template itself, else the
+// model's own; nil if there is none.
+func chatTemplates(opts *flags.Frontend, m *modelfile.Model) (*chat.Set, error) {
+	jinjaFile := m.ChatTemplateJinja
+	tokenizerConfig := m.TokenizerConfigJSON
+	if opts.ChatTemplate != "" {
+		source := []byte(opts.ChatTemplate)
+		if !strings.ContainsAny(opts.ChatTemplate, "{}\n") { // as vLLM tells a path from a template
+			var err error
+			if source, err = os.ReadFile(opts.ChatTemplate); err != nil {
+				return nil, fmt.Errorf("--chat-template: %w", err)
+			}
+		}
+		jinjaFile, tokenizerConfig = source, nil
+	}
+	set, err := chat.FindTemplate(tokenizerConfig, jinjaFile)
+	if errors.Is(err, chat.ErrNoTemplate) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("model %s: chat template: %w", opts.Model, err)
+	}
+	return set, nil
+}
+
+// samplingDefaults are what a request gets that does not say otherwise. What
+// the model asks for and this server cannot do is refused, not dropped.
+func samplingDefaults(opts *flags.Frontend, g *modelfile.Generation) (openai.Defaults, error) {
+	if p := g.RepetitionPenalty; p != nil && *p != 1 {
+		return openai.Defaults{}, fmt.Errorf("model %s: generation_config.json asks for repetition_penalty %v, which is not served; "+
+			"start with --override-generation-config.repetition_penalty 1, or --generation-config vllm for no defaults at all", opts.Model, *p)
+	}
+	d := openai.Defaults{Temperature: g.Temperature, TopP: g.TopP, TopK: g.TopK, MinP: g.MinP, MaxTokens: g.MaxNewTokens}
+	_, overridden := opts.OverrideGenerationConfig["max_new_tokens"]
+	if overridden || (opts.GenerationConfig != "auto" && opts.GenerationConfig != "vllm") {
+		d.MaxTokensCap = g.MaxNewTokens
+	}
+	return d, nil
+}
+
+// frontDoor answers from the moment the port is open: until the engines are
+// ready, with 503.
+type frontDoor struct {
+	handler atomic.Pointer[http.Handler]
+	log     *slog.Logger // nil: no access log
+}
+
+func newFrontDoor(opts *flags.Frontend, log *slog.Logger) *frontDoor {
+	f := &frontDoor{}
+	if opts.AccessLog {
+		f.log = log
+	}
+	f.open(http.HandlerFunc(openai.NotReady))
+	return f
+}
+
+func (f *frontDoor) open(h http.Handler) { f.handler.Store(&h) }
+
+func (f *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*f.handler.Load()).ServeHTTP(w, r)
+}
+
+// app is the server of engines that are ready.
+type app struct {
+	client   *engineclient.Client
+	recorder *metrics.Recorder // nil without statistics
+	handler  http.Handler
+	log      *slog.Logger
+}
+
+func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, engines []ipc.EngineInfo, front *frontDoor, log *slog.Logger) (*app, error) {
+	for _, e := range engines {
+		if n := e.Registration.MaxModelLen; e.Registered && n > 0 {
+			cfg.MaxModelLen = min(cfg.MaxModelLen, n)
+		}
+	}
+	registry := metrics.NewRegistry(log)
+	httpMetrics, err := registry.NewHTTP()
+	if err != nil {
+		return nil, err
+	}
+	a := &app{log: log}
+	clientOpts := engineclient.Options{Logger: log}
+	if !opts.DisableLogStats {
+		if a.recorder, err = registry.NewRecorder(metricsConfig(cfg, engines)); err != nil {
+			return nil, err
+		}
+		clientOpts.Recorder = a.recorder
+	}
+	a.client = engineclient.New(conn, engines, clientOpts)
+	load := new(metrics.Load)
+	cfg.Client, cfg.Logger = a.client, log
+	cfg.Routes = map[string]http.Handler{"GET /metrics": registry}
+	if opts.ServerLoadTracking {
+		cfg.Routes["GET /load"] = load
+	}
+	server := openai.New(cfg)
+	a.handler = accessLog(front.log, httpMetrics.Wrap(load.Track(server)))
+	return a, nil
+}
+
+func metricsConfig(cfg openai.Config, engines []ipc.EngineInfo) metrics.Config {
+	mc := metrics.Config{ModelName: cfg.ServedModelNames[0], MaxModelLen: cfg.MaxModelLen}
+	for _, e := range engines {
+		r := &e.Registration
+		mc.Engines = append(mc.Engines, metrics.EngineConfig{
+			Index: e.Rank, BlockSize: r.BlockSize, NumGPUBlocks: r.NumGPUBlocks,
+			KVCacheSizeTokens: r.KVCacheSizeTokens, KVCacheMaxConcurrency: r.KVCacheMaxConcurrency,
+		})
+	}
+	return mc
+}
+
+// serve runs until ctx ends, the HTTP server fails, or an engine dies.
+func (a *app) serve(ctx context.Context, served <-chan error, opts *flags.Frontend) error {
+	reading, stopReading := context.WithCancel(context.Background())
+	defer stopReading()
+	var background errgroup.Group
+	defer func() { _ = background.Wait() }()
+	defer stopReading()
+	background.Go(func() error { return a.client.Run(reading) })
+	if a.recorder != nil {
+		background.Go(func() error {
+			a.recorder.LogEvery(reading, time.Duration(opts.LogStatsInterval*float64(time.Second)))
+			return nil
+		})
+	}
+	select {
+	case err := <-served:
+		return fmt.Errorf("http server: %w", err)
+	case <-a.client.Dead():
+		err := a.client.Healthy()
+		a.log.Error("shutting down", "error", err)
+		time.Sleep(deadGrace)
+		return err
+	case <-ctx.Done():
+	}
+	return a.drain(time.Duration(opts.ShutdownTimeout) * time.Second)
+}
+
+// drain lets live requests finish within the timeout and aborts the rest; new
+// ones are refused meanwhile.
+func (a *app) drain(timeout time.Duration) error {
+	if timeout > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		if a.client.Drain(ctx) == nil {
+			return nil
+		}
+	}
+	if n := a.client.NumLive(); n > 0 {
+		a.log.Warn("aborting requests", "requests", n)
+	}
+	a.client.AbortAll()
+	return nil
+}
+
+func listenError(err error, address, flag string) error {
+	if errors.Is(err, ipc.ErrAddressInUse) || errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s is in use by another process; stop that one or choose another port with %s", address, flag)
+	}
+	return fmt.Errorf("cannot listen on %s: %w", address, err)
+}
+
+func closeConn(conn *ipc.FrontendConn, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	if err := conn.Close(ctx); err != nil {
+		log.Warn("closing the engine connection", "error", err)
+	}
+}

@@ -1,0 +1,349 @@
+package openai
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxBodyBytes bounds a request body. A context of a million tokens in JSON is
+// well below it.
+const maxBodyBytes = 64 << 20
+
+// field is one entry of a request: its name and what to do with its value.
+type field struct {
+	name string
+	set  func(raw jsontext.Value) *APIError
+}
+
+// decodeBody reads a JSON object and hands each member to its field. It
+// reports every faulty field, and returns the names that no field has.
+func decodeBody(r *http.Request, fields []field) (unknown []string, err error) {
+	if mt, _, e := mime.ParseMediaType(r.Header.Get("Content-Type")); e != nil || mt != "application/json" {
+		return nil, &APIError{Status: http.StatusBadRequest, Type: "Bad Request",
+			Message: "Unsupported Media Type: Only 'application/json' is allowed"}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return nil, &APIError{Status: http.StatusRequestEntityTooLarge, Type: "Request Entity Too Large",
+				Message: fmt.Sprintf("The request body is larger than %d bytes.", tooLarge.Limit)}
+		}
+		return nil, errClientGone
+	}
+	return decodeObject(body, fields)
+}
+
+// decodeObject is decodeBody on bytes. As in Python, the last of two members
+// with one name wins.
+func decodeObject(body []byte, fields []field) (unknown []string, err error) {
+	dec := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true))
+	if dec.PeekKind() != '{' {
+		if v, err := dec.ReadValue(); err != nil {
+			return nil, syntaxError(err)
+		} else {
+			return nil, invalid("", "The request body must be a JSON object, not %s.", describe(v))
+		}
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, syntaxError(err)
+	}
+	byName := make(map[string]*field, len(fields))
+	for i := range fields {
+		byName[fields[i].name] = &fields[i]
+	}
+	faults := map[string]*APIError{}
+	var order []string
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return nil, syntaxError(err)
+		}
+		key := name.String()
+		raw, err := dec.ReadValue()
+		if err != nil {
+			return nil, syntaxError(err)
+		}
+		f := byName[key]
+		if f == nil {
+			unknown = append(unknown, key)
+			continue
+		}
+		if _, seen := faults[key]; !seen {
+			order = append(order, key)
+		}
+		faults[key] = f.set(raw)
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, syntaxError(err)
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, invalid("", "The request body has something after the JSON object, at byte %d.", dec.InputOffset())
+	}
+	var errs []*APIError
+	for _, key := range order {
+		if e := faults[key]; e != nil {
+			errs = append(errs, e)
+		}
+	}
+	if e := joinErrors(errs); e != nil {
+		return nil, e
+	}
+	return unknown, nil
+}
+
+func syntaxError(err error) *APIError {
+	var syntactic *jsontext.SyntacticError
+	if errors.As(err, &syntactic) {
+		return invalid("", "The request body is not valid JSON: %v at byte %d.", syntactic.Err, syntactic.ByteOffset)
+	}
+	return invalid("", "The request body is not valid JSON: it ends too early.")
+}
+
+// describe names a JSON value in a message.
+func describe(raw jsontext.Value) string {
+	switch raw.Kind() {
+	case 'n':
+		return "null"
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	}
+	return abbreviate(string(raw))
+}
+
+// wrongType refuses a value of another JSON type.
+func wrongType(name, want string, raw jsontext.Value) *APIError {
+	return invalid(name, "`%s` must be %s, got %s.", name, want, describe(raw))
+}
+
+// boolField takes true, false and null (which leaves the default).
+func boolField(name string, dest *bool) field {
+	return field{name, func(raw jsontext.Value) *APIError {
+		switch raw.Kind() {
+		case 'n':
+		case 't', 'f':
+			*dest = raw.Kind() == 't'
+		default:
+			return wrongType(name, "true or false", raw)
+		}
+		return nil
+	}}
+}
+
+// intField takes a whole number (1.0 is one) and null.
+func intField(name string, dest **int) field {
+	return field{name, func(raw jsontext.Value) *APIError {
+		if raw.Kind() == 'n' {
+			*dest = nil
+			return nil
+		}
+		n, err := parseInt(name, raw)
+		if err != nil {
+			return err
+		}
+		v := int(n)
+		*dest = &v
+		return nil
+	}}
+}
+
+// parseInt reads a whole number of 64 bits.
+func parseInt(name string, raw jsontext.Value) (int64, *APIError) {
+	if raw.Kind() != '0' {
+		return 0, wrongType(name, "a whole number", raw)
+	}
+	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		return n, nil
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || math.Abs(f) >= 1<<63 {
+		return 0, invalid(name, "`%s` is out of bounds: %s does not fit 64 bits.", name, abbreviate(string(raw)))
+	}
+	if f != math.Trunc(f) {
+		return 0, wrongType(name, "a whole number", raw)
+	}
+	return int64(f), nil
+}
+
+func int64Field(name string, dest **int64) field {
+	return field{name, func(raw jsontext.Value) *APIError {
+		if raw.Kind() == 'n' {
+			*dest = nil
+			return nil
+		}
+		n, err := parseInt(name, raw)
+		if err != nil {
+			return err
+		}
+		*dest = &n
+		return nil
+	}}
+}
+
+// floatField takes a finite number and null.
+func floatField(name string, dest **float64) field {
+	return field{name, func(raw jsontext.Value) *APIError {
+		if raw.Kind() == 'n' {
+			*dest = nil
+			return nil
+		}
+		if raw.Kind() != '0' {
+			return wrongType(name, "a number", raw)
+		}
+		f, err := strconv.ParseFloat(string(raw), 64)
+		if err != nil {
+			return invalid(name, "`%s` must be a finite number, got %s.", name, abbreviate(string(raw)))
+		}
+		*dest = &f
+		return nil
+	}}
+}
+
+func stringField(name string, dest *string) field {
+	return field{name, func(raw jsontext.Value) *APIError {
+		switch raw.Kind() {
+		case 'n':
+			return nil
+		case '"':
+			*dest = unquote(raw)
+			return nil
+		}
+		return wrongType(name, "a text", raw)
+	}}
+}
+
+// stringsField takes one text, a list of them, or null.
+func stringsField(name string, dest *[]string) field {
+	return field{name, func(raw jsontext.Value) *APIError {
+		*dest = nil
+		switch raw.Kind() {
+		case 'n':
+			return nil
+		case '"':
+			*dest = []string{unquote(raw)}
+			return nil
+		case '[':
+			for i, v := range elements(raw) {
+				if v.Kind() != '"' {
+					return wrongType(fmt.Sprintf("%s.%d", name, i), "a text", v)
+				}
+				*dest = append(*dest, unquote(v))
+			}
+			return nil
+		}
+		return wrongType(name, "a text or a list of texts", raw)
+	}}
+}
+
+// tokenIDsField takes a list of token IDs or null. Whether the vocabulary has
+// them is checked later.
+func tokenIDsField(name string, dest *[]int32) field {
+	return field{name, func(raw jsontext.Value) *APIError {
+		*dest = nil
+		if raw.Kind() == 'n' {
+			return nil
+		}
+		if raw.Kind() != '[' {
+			return wrongType(name, "a list of token IDs", raw)
+		}
+		ids, err := parseTokenIDs(name, elements(raw))
+		*dest = ids
+		return err
+	}}
+}
+
+func parseTokenIDs(name string, values []jsontext.Value) ([]int32, *APIError) {
+	ids := make([]int32, 0, len(values))
+	for i, v := range values {
+		n, err := parseInt(fmt.Sprintf("%s.%d", name, i), v)
+		if err != nil {
+			return nil, err
+		}
+		if n < 0 || n > math.MaxInt32 {
+			return nil, invalid(name, "`%s` holds %d, which is no token ID.", name, n)
+		}
+		ids = append(ids, int32(n))
+	}
+	return ids, nil
+}
+
+// unservedField refuses anything but null and the given JSON defaults.
+func unservedField(name, way string, defaults ...string) field {
+	return field{name, func(raw jsontext.Value) *APIError {
+		if raw.Kind() == 'n' {
+			return nil
+		}
+		compact := string(raw)
+		if v := raw.Clone(); v.Compact() == nil {
+			compact = string(v)
+		}
+		for _, d := range defaults {
+			if compact == d || compact == d+".0" {
+				return nil
+			}
+		}
+		return notServed(name, way)
+	}}
+}
+
+// ignoredField is one that vLLM accepts and does nothing with.
+func ignoredField(name string) field {
+	return field{name, func(jsontext.Value) *APIError { return nil }}
+}
+
+// elements splits a list that the decoder has already checked.
+func elements(raw jsontext.Value) []jsontext.Value {
+	dec := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true))
+	_, _ = dec.ReadToken()
+	var out []jsontext.Value
+	for dec.PeekKind() != ']' {
+		v, err := dec.ReadValue()
+		if err != nil { // checked before
+			panic(err)
+		}
+		out = append(out, v.Clone())
+	}
+	return out
+}
+
+func unquote(raw jsontext.Value) string {
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil { // checked before
+		panic(err)
+	}
+	return s
+}
+
+// logUnknown tells once per name of fields that neither this server nor vLLM
+// knows; they are accepted, as vLLM accepts them.
+func (s *Server) logUnknown(names []string) {
+	for _, name := range names {
+		if len(name) > 64 {
+			name = name[:64]
+		}
+		s.unknownMu.Lock()
+		seen := s.unknownSeen[name] || len(s.unknownSeen) >= maxUnknownNames
+		if !seen {
+			s.unknownSeen[name] = true
+		}
+		s.unknownMu.Unlock()
+		if !seen {
+			s.log.Info("requests hold a field that is not part of the API; it is ignored", "field", strings.ToValidUTF8(name, "?"))
+		}
+	}
+}
+
+// maxUnknownNames bounds what clients can make the server remember.
+const maxUnknownNames = 256

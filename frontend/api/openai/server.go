@@ -1,0 +1,162 @@
+package openai
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"govllm/frontend/chat"
+	"govllm/frontend/engineclient"
+	"govllm/frontend/tokenizer"
+	"govllm/protocol"
+)
+
+// Config is what the API needs to know. All of it is fixed at start.
+type Config struct {
+	Client    *engineclient.Client
+	Tokenizer *tokenizer.Tokenizer
+	// Templates are the model's chat templates; nil if it has none, and then
+	// a chat is refused, never guessed.
+	Templates *chat.Set
+
+	ServedModelNames []string // the first is shown
+	ModelRoot        string   // path the model was loaded from, for /v1/models
+	MaxModelLen      int      // tokens, prompt and output
+	VocabSize        int      // of the model's embedding
+	EOSTokenIDs      []int32  // the first is the EOS, others stop as stop tokens
+	Defaults         Defaults
+	ResponseRole     string
+	Logger           *slog.Logger
+	Now              func() time.Time // nil: time.Now
+
+	// Extra routes, such as /metrics and /load.
+	Routes map[string]http.Handler
+}
+
+// Server answers the API's routes.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	now     func() time.Time
+	started time.Time
+	mux     *http.ServeMux
+
+	unknownMu   sync.Mutex
+	unknownSeen map[string]bool
+}
+
+// New returns a server of an engine that is ready.
+func New(cfg Config) *Server {
+	s := &Server{cfg: cfg, log: cfg.Logger, now: cfg.Now, mux: http.NewServeMux(), unknownSeen: map[string]bool{}}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	s.started = s.now()
+	s.routes()
+	return s
+}
+
+// routes registers every endpoint. A path without a method also gets an
+// answer for the other methods: 405 in the API's own shape.
+func (s *Server) routes() {
+	handlers := map[string]http.HandlerFunc{
+		"POST /v1/completions":      s.createCompletion,
+		"POST /v1/chat/completions": s.createChatCompletion,
+		"POST /tokenize":            s.tokenize,
+		"POST /detokenize":          s.detokenize,
+		"GET /v1/models":            s.listModels,
+		"GET /health":               s.health,
+		"GET /ping":                 s.health,
+		"POST /ping":                s.health,
+		"GET /version":              s.version,
+	}
+	methods := map[string][]string{}
+	add := func(pattern string, h http.Handler) {
+		s.mux.Handle(pattern, h)
+		method, path, _ := strings.Cut(pattern, " ")
+		methods[path] = append(methods[path], method)
+	}
+	for pattern, h := range handlers {
+		add(pattern, h)
+	}
+	for pattern, h := range s.cfg.Routes {
+		add(pattern, h)
+	}
+	for path, allowed := range methods {
+		s.mux.Handle(path, methodNotAllowed(allowed))
+	}
+	s.mux.HandleFunc("/", notFound)
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// NotReady answers while the engines are starting.
+func NotReady(w http.ResponseWriter, _ *http.Request) {
+	e := &APIError{Status: http.StatusServiceUnavailable, Type: "ServiceUnavailableError", Message: "The engine is starting."}
+	w.Header().Set("Retry-After", "1")
+	writeJSON(w, e.Status, e.body())
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	e := &APIError{Status: http.StatusNotFound, Type: "Not Found", Message: "There is no " + abbreviate(r.URL.Path) + " here."}
+	writeJSON(w, e.Status, e.body())
+}
+
+func methodNotAllowed(allowed []string) http.HandlerFunc {
+	allow := strings.Join(allowed, ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", allow)
+		e := &APIError{Status: http.StatusMethodNotAllowed, Type: "Method Not Allowed",
+			Message: abbreviate(r.Method) + " is not allowed here, only " + allow + "."}
+		writeJSON(w, e.Status, e.body())
+	}
+}
+
+// health is liveness: 200 while the engine lives, else 503.
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	if s.cfg.Client.Healthy() != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"version": protocol.VLLMVersion})
+}
+
+// maxRequestIDLen bounds what is taken from X-Request-Id: it is repeated in
+// every chunk of a stream.
+const maxRequestIDLen = 128
+
+// requestID is the ID that the user sees, without the endpoint's prefix: the
+// header's, the body's, or a new one.
+func requestID(r *http.Request, fromBody string) string {
+	id := r.Header.Get("X-Request-Id")
+	if id == "" {
+		id = fromBody
+	}
+	if id == "" {
+		return newID()
+	}
+	if len(id) > maxRequestIDLen {
+		id = strings.ToValidUTF8(id[:maxRequestIDLen], "")
+	}
+	return id
+}
+
+// newID is a random ID of 32 hexadecimal digits.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+func quotedList(names []string) string {
+	return "`" + strings.Join(names, "`, `") + "`"
+}

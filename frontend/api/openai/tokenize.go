@@ -1,0 +1,112 @@
+package openai
+
+import (
+	"net/http"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// tokenizeRequest is the body of POST /tokenize: a prompt, or a conversation.
+// Source: vllm/entrypoints/serve/tokenize/protocol.py.
+type tokenizeRequest struct {
+	conversation
+	Model           string
+	Prompt          string
+	hasPrompt       bool
+	addSpecial      *bool // true for a prompt, false for a conversation
+	ReturnTokenStrs bool
+}
+
+type tokenizeResponse struct {
+	Count       int      `json:"count"`
+	MaxModelLen int      `json:"max_model_len"`
+	Tokens      []int32  `json:"tokens"`
+	TokenStrs   []string `json:"token_strs"`
+}
+
+func (t *tokenizeRequest) fields() []field {
+	fields := append(t.conversation.fields(),
+		stringField("model", &t.Model),
+		field{"prompt", func(raw jsontext.Value) *APIError {
+			t.hasPrompt = raw.Kind() != 'n'
+			return stringField("prompt", &t.Prompt).set(raw)
+		}},
+		boolField("return_token_strs", &t.ReturnTokenStrs),
+	)
+	for i := range fields {
+		if fields[i].name == "add_special_tokens" {
+			fields[i].set = func(raw jsontext.Value) *APIError {
+				t.addSpecial = new(bool)
+				return boolField("add_special_tokens", t.addSpecial).set(raw)
+			}
+		}
+	}
+	return fields
+}
+
+func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
+	var t tokenizeRequest
+	unknown, err := decodeBody(r, t.fields())
+	if err == nil {
+		s.logUnknown(unknown)
+		err = firstError(s.checkModel(t.Model))
+	}
+	var ids []int32
+	if err == nil {
+		ids, err = s.tokenizeIDs(&t)
+	}
+	if err != nil {
+		s.fail(w, r, err, "")
+		return
+	}
+	resp := tokenizeResponse{Count: len(ids), MaxModelLen: s.cfg.MaxModelLen, Tokens: ids}
+	if resp.Tokens == nil {
+		resp.Tokens = []int32{} // an empty text has no tokens
+	}
+	if t.ReturnTokenStrs {
+		resp.TokenStrs = make([]string, len(ids))
+		for i, id := range ids {
+			resp.TokenStrs[i], _ = s.cfg.Tokenizer.IDToToken(id)
+		}
+	}
+	writeJSON(w, http.StatusOK, resp)
+}
+
+func (s *Server) tokenizeIDs(t *tokenizeRequest) ([]int32, error) {
+	if t.hasPrompt {
+		return s.cfg.Tokenizer.Encode(t.Prompt, deref(t.addSpecial, true))
+	}
+	if t.Messages == nil {
+		return nil, invalid("prompt", "Either `prompt` or `messages` must be provided.")
+	}
+	if e := joinErrors(t.conversation.validate()); e != nil {
+		return nil, e
+	}
+	t.AddSpecialTokens = deref(t.addSpecial, false)
+	return s.renderChat(&t.conversation)
+}
+
+// detokenize serves POST /detokenize: {"tokens": […]} to {"prompt": "…"}.
+func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
+	var model string
+	var tokens []int32
+	unknown, err := decodeBody(r, []field{stringField("model", &model), tokenIDsField("tokens", &tokens)})
+	if err == nil {
+		s.logUnknown(unknown)
+		err = firstError(s.checkModel(model))
+	}
+	if err == nil && tokens == nil {
+		err = invalid("tokens", "`tokens` must be provided.")
+	}
+	for _, id := range tokens {
+		if int(id) >= s.cfg.Tokenizer.VocabSize() {
+			err = invalid("tokens", "Token ID %d is out of vocabulary: the highest is %d.", id, s.cfg.Tokenizer.VocabSize()-1)
+			break
+		}
+	}
+	if err != nil {
+		s.fail(w, r, err, "")
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"prompt": s.cfg.Tokenizer.Decode(tokens, false)})
+}

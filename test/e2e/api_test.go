@@ -1,0 +1,456 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+)
+
+// TestAPI runs what needs no system of its own.
+func TestAPI(t *testing.T) {
+	s := start(t, options{})
+	for name, test := range map[string]func(*testing.T, *system){
+		"completion":        testCompletion,
+		"stream equals not": testStreamEqualsNot,
+		"prompt forms":      testPromptForms,
+		"chat":              testChat,
+		"usage in streams":  testStreamUsage,
+		"stop strings":      testStopStrings,
+		"seeded sampling":   testSeed,
+		"limits":            testLimits,
+		"refusals":          testRefusals,
+		"tokenize":          testTokenize,
+		"plain routes":      testRoutes,
+		"official client":   testOpenAIClient,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, s) })
+	}
+	// Whatever was asked above, the engine is unharmed and holds nothing.
+	s.idle(t)
+	if status, answer := s.post(t, "/v1/completions", `{"prompt":"Once","max_tokens":2}`); status != http.StatusOK {
+		t.Errorf("after all tests a completion gives %d: %v", status, answer)
+	}
+}
+
+// idle waits until no request runs or waits and no block is in use.
+func (s *system) idle(t *testing.T) {
+	t.Helper()
+	s.eventually(t, "no request runs, none waits, no KV block is in use", func() bool {
+		m := s.metrics(t)
+		return value(m, "vllm:num_requests_running") == 0 && value(m, "vllm:num_requests_waiting") == 0 &&
+			value(m, "vllm:kv_cache_usage_perc") == 0
+	})
+}
+
+const story = "Once upon a time there was a king"
+
+func testCompletion(t *testing.T, s *system) {
+	status, a := s.post(t, "/v1/completions", `{"model":"builtin","prompt":"`+story+`","max_tokens":12,"temperature":0}`)
+	if status != http.StatusOK {
+		t.Fatalf("status %d: %v", status, a)
+	}
+	text, _ := at(a, "choices", 0, "text").(string)
+	if text == "" || at(a, "object") != "text_completion" || at(a, "model") != "builtin" ||
+		at(a, "choices", 0, "finish_reason") != "length" || at(a, "usage", "completion_tokens") != 12.0 {
+		t.Errorf("answer %v", a)
+	}
+	prompt, _ := at(a, "usage", "prompt_tokens").(float64)
+	if total := at(a, "usage", "total_tokens"); prompt < 1 || total != prompt+12 {
+		t.Errorf("usage %v", a["usage"])
+	}
+	if id, _ := at(a, "id").(string); !strings.HasPrefix(id, "cmpl-") {
+		t.Errorf("id %q, want cmpl-…", id)
+	}
+	// Members that clients look for are there, though null.
+	for _, member := range []string{"logprobs", "stop_reason", "token_ids", "prompt_logprobs"} {
+		if choice, _ := at(a, "choices", 0).(map[string]any); choice != nil {
+			if v, ok := choice[member]; !ok || v != nil {
+				t.Errorf("choice member %s = %v, present %t, want null", member, v, ok)
+			}
+		}
+	}
+}
+
+// text joins the deltas of a stream and checks its frame.
+func streamText(t *testing.T, events []string, path ...any) (text, finish string) {
+	t.Helper()
+	if len(events) < 2 || events[len(events)-1] != "[DONE]" {
+		t.Fatalf("stream does not end with [DONE]: %q", events)
+	}
+	for _, event := range events[:len(events)-1] {
+		var chunk map[string]any
+		if err := json.Unmarshal([]byte(event), &chunk); err != nil {
+			t.Fatalf("event %s: %v", event, err)
+		}
+		if choice, ok := at(chunk, "choices", 0).(map[string]any); ok {
+			if _, has := choice["finish_reason"]; !has {
+				t.Errorf("event without finish_reason: %s", event)
+			}
+		}
+		delta, _ := at(chunk, path...).(string)
+		text += delta
+		if f, ok := at(chunk, "choices", 0, "finish_reason").(string); ok {
+			finish = f
+		}
+	}
+	return text, finish
+}
+
+func testStreamEqualsNot(t *testing.T, s *system) {
+	for _, body := range []string{
+		`{"prompt":"` + story + `","max_tokens":40,"temperature":0`,
+		`{"prompt":"` + story + `","max_tokens":60,"temperature":0.8,"seed":7,"stop":[".", "the king"]`,
+		`{"prompt":[1,2,3,4,5],"max_tokens":20,"temperature":0,"ignore_eos":true`,
+	} {
+		_, a := s.post(t, "/v1/completions", body+"}")
+		want, _ := at(a, "choices", 0, "text").(string)
+		got, finish := streamText(t, s.stream(t, "/v1/completions", body+`,"stream":true}`), "choices", 0, "text")
+		if got != want || finish != at(a, "choices", 0, "finish_reason") {
+			t.Errorf("%s: streamed %q (%s), unstreamed %q (%v)", body, got, finish, want, at(a, "choices", 0, "finish_reason"))
+		}
+	}
+}
+
+func testPromptForms(t *testing.T, s *system) {
+	_, a := s.post(t, "/tokenize", `{"prompt":"`+story+`"}`)
+	ids, err := json.Marshal(at(a, "tokens"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := `,"max_tokens":8,"temperature":0}`
+	_, text := s.post(t, "/v1/completions", `{"prompt":"`+story+`"`+rest)
+	want := at(text, "choices", 0, "text")
+	for _, form := range []string{string(ids), `["` + story + `"]`, `[` + string(ids) + `]`} {
+		if _, a := s.post(t, "/v1/completions", `{"prompt":`+form+rest); at(a, "choices", 0, "text") != want {
+			t.Errorf("prompt %s gives %v, want %q", form, a, want)
+		}
+	}
+	_, two := s.post(t, "/v1/completions", `{"prompt":["`+story+`","The wolf"]`+rest)
+	if at(two, "choices", 0, "text") != want || at(two, "choices", 1, "index") != 1.0 || at(two, "usage", "completion_tokens") != 16.0 {
+		t.Errorf("two prompts give %v", two)
+	}
+	// Streams of several prompts carry every index to its end.
+	finished := map[any]bool{}
+	for _, event := range s.stream(t, "/v1/completions", `{"stream":true,"prompt":["`+story+`","The wolf"]`+rest) {
+		var chunk map[string]any
+		if json.Unmarshal([]byte(event), &chunk) == nil && at(chunk, "choices", 0, "finish_reason") != nil {
+			finished[at(chunk, "choices", 0, "index")] = true
+		}
+	}
+	if !reflect.DeepEqual(finished, map[any]bool{0.0: true, 1.0: true}) {
+		t.Errorf("finished choices %v, want 0 and 1", finished)
+	}
+}
+
+func testChat(t *testing.T, s *system) {
+	body := `{"messages":[{"role":"user","content":[{"type":"text","text":"` + story + `."}]}],"max_tokens":24,"temperature":0`
+	status, a := s.post(t, "/v1/chat/completions", body+"}")
+	if status != http.StatusOK || at(a, "object") != "chat.completion" || at(a, "choices", 0, "message", "role") != "assistant" {
+		t.Fatalf("status %d: %v", status, a)
+	}
+	want, _ := at(a, "choices", 0, "message", "content").(string)
+	events := s.stream(t, "/v1/chat/completions", body+`,"stream":true}`)
+	if !strings.Contains(events[0], `"delta":{"role":"assistant","content":""}`) {
+		t.Errorf("first event %s, want the role", events[0])
+	}
+	got, finish := streamText(t, events, "choices", 0, "delta", "content")
+	if got != want || want == "" || finish != at(a, "choices", 0, "finish_reason") {
+		t.Errorf("streamed %q (%s), unstreamed %q", got, finish, want)
+	}
+	// Plain content is the same as one text part.
+	_, plain := s.post(t, "/v1/chat/completions", strings.Replace(body, `[{"type":"text","text":"`+story+`."}]`, `"`+story+`."`, 1)+"}")
+	if at(plain, "choices", 0, "message", "content") != want {
+		t.Errorf("plain content gives %v, want %q", plain, want)
+	}
+	// A turn with tool calls and no content is accepted.
+	for _, content := range []string{`"content":null,`, ``, `"content":[],`} {
+		status, a := s.post(t, "/v1/chat/completions", `{"max_tokens":1,"messages":[{"role":"user","content":"a"},{"role":"assistant",`+content+
+			`"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"b"}]}`)
+		if status != http.StatusOK {
+			t.Errorf("assistant turn with %q gives %d: %v", content, status, a)
+		}
+	}
+}
+
+func testStreamUsage(t *testing.T, s *system) {
+	for _, path := range []string{"/v1/completions", "/v1/chat/completions"} {
+		input := `"prompt":"` + story + `"`
+		if path != "/v1/completions" {
+			input = `"messages":[{"role":"user","content":"` + story + `"}]`
+		}
+		body := `{"stream":true,"max_tokens":5,"ignore_eos":true,` + input
+		for _, event := range s.stream(t, path, body+"}") {
+			if strings.Contains(event, `"usage"`) {
+				t.Errorf("%s: usage without being asked: %s", path, event)
+			}
+		}
+		events := s.stream(t, path, body+`,"stream_options":{"include_usage":true}}`)
+		last := events[len(events)-2]
+		if !strings.Contains(last, `"choices":[]`) || !strings.Contains(last, `"completion_tokens":5`) {
+			t.Errorf("%s: last event %s, want no choices and 5 tokens", path, last)
+		}
+		for _, event := range events[:len(events)-2] {
+			if strings.Contains(event, `"usage"`) {
+				t.Errorf("%s: usage before the last event: %s", path, event)
+			}
+		}
+		prompt, completion := -1.0, 0.0
+		for _, event := range s.stream(t, path, body+`,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`) {
+			var chunk map[string]any
+			if json.Unmarshal([]byte(event), &chunk) != nil {
+				continue
+			}
+			p, _ := at(chunk, "usage", "prompt_tokens").(float64)
+			c, _ := at(chunk, "usage", "completion_tokens").(float64)
+			if (prompt >= 0 && p != prompt) || c < completion {
+				t.Errorf("%s: usage went from %v+%v to %v+%v", path, prompt, completion, p, c)
+			}
+			prompt, completion = p, c
+		}
+		if completion != 5 {
+			t.Errorf("%s: continuous usage ends at %v, want 5", path, completion)
+		}
+	}
+}
+
+func testStopStrings(t *testing.T, s *system) {
+	_, a := s.post(t, "/v1/completions", `{"prompt":"`+story+`","max_tokens":40,"temperature":0}`)
+	whole, _ := at(a, "choices", 0, "text").(string)
+	if len(whole) < 20 {
+		t.Fatalf("text %q is too short for this test", whole)
+	}
+	stop := whole[8:13]
+	want := whole[:strings.Index(whole, stop)]
+	quoted, _ := json.Marshal(stop)
+	_, a = s.post(t, "/v1/completions", `{"prompt":"`+story+`","max_tokens":40,"temperature":0,"stop":`+string(quoted)+`}`)
+	if at(a, "choices", 0, "text") != want || at(a, "choices", 0, "finish_reason") != "stop" || at(a, "choices", 0, "stop_reason") != stop {
+		t.Errorf("stop %q of %q gives %v", stop, whole, at(a, "choices", 0))
+	}
+	_, a = s.post(t, "/v1/completions", `{"prompt":"`+story+`","max_tokens":40,"temperature":0,"include_stop_str_in_output":true,"stop":`+string(quoted)+`}`)
+	if at(a, "choices", 0, "text") != want+stop {
+		t.Errorf("included stop gives %v, want %q", at(a, "choices", 0, "text"), want+stop)
+	}
+}
+
+func testSeed(t *testing.T, s *system) {
+	text := func(seed string) any {
+		_, a := s.post(t, "/v1/completions", `{"prompt":"`+story+`","max_tokens":30,"temperature":1,"seed":`+seed+`}`)
+		return at(a, "choices", 0, "text")
+	}
+	if a, b := text("5"), text("5"); a != b {
+		t.Errorf("one seed gives %q and %q", a, b)
+	}
+	if a, b := text("5"), text("6"); a == b {
+		t.Errorf("two seeds give the same 30 tokens, %q", a)
+	}
+}
+
+func testLimits(t *testing.T, s *system) {
+	_, models := s.post(t, "/tokenize", `{"prompt":"x"}`)
+	limit := int(at(models, "max_model_len").(float64))
+	prompt := "[1" + strings.Repeat(",1", limit-2) + "]" // leaves room for one token
+	if status, a := s.post(t, "/v1/completions", `{"prompt":`+prompt+`,"max_tokens":1}`); status != http.StatusOK {
+		t.Errorf("the longest prompt gives %d: %v", status, a)
+	}
+	if status, a := s.post(t, "/v1/completions", `{"prompt":`+prompt+`}`); status != http.StatusOK || at(a, "usage", "completion_tokens") != 1.0 {
+		t.Errorf("the default of max_tokens is not fitted to the room left: %d %v", status, a)
+	}
+	status, a := s.post(t, "/v1/completions", `{"prompt":`+prompt+`,"max_tokens":2}`)
+	message, _ := at(a, "error", "message").(string)
+	for _, number := range []int{limit, limit - 1, 2} {
+		if !strings.Contains(message, " "+strconv.Itoa(number)+" ") {
+			t.Errorf("message %q lacks %d", message, number)
+		}
+	}
+	if status != http.StatusBadRequest || at(a, "error", "param") != "max_tokens" {
+		t.Errorf("too many tokens give %d: %v", status, a)
+	}
+}
+
+func testRefusals(t *testing.T, s *system) {
+	for _, tc := range []struct {
+		path, body  string
+		status      int
+		param, text string
+	}{
+		{"/v1/completions", `{"prompt"`, 400, "", "not valid JSON"},
+		{"/v1/completions", `{"prompt":"a"} x`, 400, "", "after the JSON object"},
+		{"/v1/completions", `[1]`, 400, "", "must be a JSON object"},
+		{"/v1/completions", "{\"prompt\":\"\xff\"}", 400, "", "UTF-8"},
+		{"/v1/completions", `{"prompt":"a","temperature":NaN}`, 400, "", "not valid JSON"},
+		{"/v1/completions", `{}`, 400, "prompt", "must be provided"},
+		{"/v1/completions", `{"prompt":""}`, 400, "prompt", "empty"},
+		{"/v1/completions", `{"prompt":[]}`, 400, "prompt", "non-empty"},
+		{"/v1/completions", `{"prompt":[[]]}`, 400, "prompt", "empty"},
+		{"/v1/completions", `{"prompt":[[-1]]}`, 400, "prompt", "-1"},
+		{"/v1/completions", `{"prompt":[99999999]}`, 400, "prompt", "99999999"},
+		{"/v1/completions", `{"prompt":[1,"a"]}`, 400, "prompt.1", "whole number"},
+		{"/v1/completions", `{"prompt":["a",[1]]}`, 400, "prompt", "not both"},
+		{"/v1/completions", `{"prompt":"a","max_tokens":"ten"}`, 400, "max_tokens", "whole number"},
+		{"/v1/completions", `{"prompt":"a","max_tokens":1.5}`, 400, "max_tokens", "whole number"},
+		{"/v1/completions", `{"prompt":"a","max_tokens":0}`, 400, "max_tokens", "at least 1"},
+		{"/v1/completions", `{"prompt":"a","max_tokens":-5}`, 400, "max_tokens", "at least 1"},
+		{"/v1/completions", `{"prompt":"a","max_tokens":1e30}`, 400, "max_tokens", "64 bits"},
+		{"/v1/completions", `{"prompt":"a","temperature":-1}`, 400, "temperature", "[0, 2]"},
+		{"/v1/completions", `{"prompt":"a","temperature":1e999}`, 400, "temperature", "finite"},
+		{"/v1/completions", `{"prompt":"a","top_p":0}`, 400, "top_p", "(0, 1]"},
+		{"/v1/completions", `{"prompt":"a","top_k":-2}`, 400, "top_k", "-2"},
+		{"/v1/completions", `{"prompt":"a","min_p":2}`, 400, "min_p", "[0, 1]"},
+		{"/v1/completions", `{"prompt":"a","seed":1e40}`, 400, "seed", "64 bits"},
+		{"/v1/completions", `{"prompt":"a","stop":[""]}`, 400, "stop", "empty"},
+		{"/v1/completions", `{"prompt":"a","stop_token_ids":[99999999]}`, 400, "stop_token_ids", "99999999"},
+		{"/v1/completions", `{"prompt":"a","min_tokens":9,"max_tokens":3}`, 400, "min_tokens", "less than or equal"},
+		{"/v1/completions", `{"prompt":"a","stream_options":{"include_usage":true}}`, 400, "stream_options", "stream=True"},
+		{"/v1/completions", `{"prompt":"a","temperature":-1,"top_p":7}`, 400, "temperature", "2 validation errors"},
+		{"/v1/completions", `{"prompt":"a","n":2}`, 400, "n", "not supported"},
+		{"/v1/completions", `{"prompt":"a","logprobs":1}`, 400, "logprobs", "not supported"},
+		{"/v1/completions", `{"prompt":"a","logit_bias":{"1":2}}`, 400, "logit_bias", "not supported"},
+		{"/v1/completions", `{"prompt":"a","frequency_penalty":1}`, 400, "frequency_penalty", "not supported"},
+		{"/v1/completions", `{"prompt":"a","suffix":"b"}`, 400, "suffix", "not supported"},
+		{"/v1/completions", `{"prompt":"a","model":"gpt-9"}`, 404, "model", "`gpt-9` does not exist"},
+		{"/v1/chat/completions", `{}`, 400, "messages", "must be provided"},
+		{"/v1/chat/completions", `{"messages":[]}`, 400, "messages", "non-empty"},
+		{"/v1/chat/completions", `{"messages":"hi"}`, 400, "messages", "list of messages"},
+		{"/v1/chat/completions", `{"messages":[{"content":"a"}]}`, 400, "messages.0.role", "must be provided"},
+		{"/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}`, 400, "messages.0.content.0.type", "image_url"},
+		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}]}`, 400, "tools", "not supported"},
+		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"response_format":{"type":"json_object"}}`, 400, "response_format", "not supported"},
+		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"max_completion_tokens":1000000}`, 400, "max_completion_tokens", "1000000"},
+		{"/detokenize", `{"tokens":[99999999]}`, 400, "tokens", "99999999"},
+		{"/detokenize", `{}`, 400, "tokens", "must be provided"},
+		{"/tokenize", `{}`, 400, "prompt", "must be provided"},
+	} {
+		status, a := s.post(t, tc.path, tc.body)
+		param, _ := at(a, "error", "param").(string)
+		message, _ := at(a, "error", "message").(string)
+		if status != tc.status || param != tc.param || !strings.Contains(message, tc.text) || at(a, "error", "code") != float64(tc.status) {
+			t.Errorf("POST %s %s = %d %v, want %d, param %q, %q", tc.path, tc.body, status, a, tc.status, tc.param, tc.text)
+		}
+	}
+	// What asks for the default of an unserved field, or for a field that is
+	// nobody's, is served.
+	for _, extra := range []string{`"n":1`, `"logprobs":null`, `"frequency_penalty":0.0`, `"best_of":1`, `"user":"me"`, `"no_such_field":[1]`, `"response_format":{"type":"text"}`} {
+		if status, a := s.post(t, "/v1/completions", `{"prompt":"a","max_tokens":1,`+extra+`}`); status != http.StatusOK {
+			t.Errorf("%s gives %d: %v", extra, status, a)
+		}
+	}
+	resp, err := http.Post(s.url+"/v1/completions", "text/plain", strings.NewReader(`{"prompt":"a"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("a body that is not announced as JSON gives %d, want 400", resp.StatusCode)
+	}
+}
+
+func testTokenize(t *testing.T, s *system) {
+	text := "The  old king’s crown — naïve 狼\n"
+	quoted, _ := json.Marshal(text)
+	_, a := s.post(t, "/tokenize", `{"prompt":`+string(quoted)+`,"return_token_strs":true}`)
+	tokens, _ := at(a, "tokens").([]any)
+	strs, _ := at(a, "token_strs").([]any)
+	if at(a, "count") != float64(len(tokens)) || len(tokens) == 0 || len(strs) != len(tokens) {
+		t.Fatalf("tokenize gives %v", a)
+	}
+	ids, _ := json.Marshal(tokens)
+	if _, a := s.post(t, "/detokenize", `{"tokens":`+string(ids)+`}`); at(a, "prompt") != text {
+		t.Errorf("detokenize gives %v, want %q", a, text)
+	}
+	if _, a := s.post(t, "/tokenize", `{"prompt":""}`); at(a, "count") != 0.0 {
+		t.Errorf("an empty text gives %v, want no tokens", a)
+	}
+	_, chat := s.post(t, "/tokenize", `{"messages":[{"role":"user","content":"a"}]}`)
+	_, bare := s.post(t, "/tokenize", `{"messages":[{"role":"user","content":"a"}],"add_generation_prompt":false}`)
+	if c, b := at(chat, "count"), at(bare, "count"); c == nil || b == nil || c.(float64) <= b.(float64) {
+		t.Errorf("a chat gives %v tokens with and %v without the generation prompt", c, b)
+	}
+}
+
+func testRoutes(t *testing.T, s *system) {
+	for _, tc := range []struct {
+		method, path string
+		status       int
+		body         string
+	}{
+		{"GET", "/health", 200, ""},
+		{"GET", "/ping", 200, ""},
+		{"GET", "/version", 200, `"version"`},
+		{"GET", "/v1/models", 200, `"id":"builtin"`},
+		{"GET", "/metrics", 200, "vllm:num_requests_running"},
+		{"GET", "/nowhere", 404, `"code":404`},
+		{"GET", "/v1/completions", 405, `"code":405`},
+		{"DELETE", "/v1/models", 405, `"code":405`},
+	} {
+		req, err := http.NewRequest(tc.method, s.url+tc.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := readAll(t, resp)
+		if resp.StatusCode != tc.status || !strings.Contains(body, tc.body) {
+			t.Errorf("%s %s = %d %s, want %d %s", tc.method, tc.path, resp.StatusCode, body, tc.status, tc.body)
+		}
+	}
+	resp, err := http.Get(s.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, resp)
+	if got, want := resp.Header.Get("Content-Type"), "text/plain; version=0.0.4; charset=utf-8"; got != want {
+		t.Errorf("content type of /metrics is %q, want %q", got, want)
+	}
+}
+
+func testOpenAIClient(t *testing.T, s *system) {
+	client := openai.NewClient(option.WithBaseURL(s.url+"/v1"), option.WithAPIKey("unused"), option.WithMaxRetries(0))
+	ctx := context.Background()
+	models, err := client.Models.List(ctx)
+	if err != nil || len(models.Data) != 1 || models.Data[0].ID != "builtin" {
+		t.Fatalf("models = %+v, %v", models, err)
+	}
+	params := openai.ChatCompletionNewParams{
+		Model:               "builtin",
+		Messages:            []openai.ChatCompletionMessageParamUnion{openai.UserMessage(story + ".")},
+		MaxCompletionTokens: openai.Int(16),
+		Temperature:         openai.Float(0),
+		StreamOptions:       openai.ChatCompletionStreamOptionsParam{},
+	}
+	reply, err := client.Chat.Completions.New(ctx, params)
+	if err != nil || len(reply.Choices) != 1 || reply.Choices[0].Message.Content == "" {
+		t.Fatalf("chat = %+v, %v", reply, err)
+	}
+	params.StreamOptions.IncludeUsage = openai.Bool(true)
+	stream := client.Chat.Completions.NewStreaming(ctx, params)
+	var acc openai.ChatCompletionAccumulator
+	for stream.Next() {
+		acc.AddChunk(stream.Current())
+	}
+	if stream.Err() != nil || len(acc.Choices) != 1 {
+		t.Fatalf("stream = %+v, %v", acc, stream.Err())
+	}
+	if got, want := acc.Choices[0].Message.Content, reply.Choices[0].Message.Content; got != want {
+		t.Errorf("streamed %q, unstreamed %q", got, want)
+	}
+	if acc.Usage.CompletionTokens != reply.Usage.CompletionTokens || acc.Usage.CompletionTokens == 0 {
+		t.Errorf("streamed usage %+v, unstreamed %+v", acc.Usage, reply.Usage)
+	}
+	// A refusal comes as the client's own error type.
+	params.Model = "gpt-9"
+	_, err = client.Chat.Completions.New(ctx, params)
+	var apiErr *openai.Error
+	if !errors.As(err, &apiErr) || apiErr.StatusCode != http.StatusNotFound {
+		t.Errorf("an unknown model gives %v, want a 404", err)
+	}
+}
