@@ -191,8 +191,7 @@ func (p paragraph) wrap(s string) []string {
 
 // breakLong puts what fits of an overlong chunk on the line.
 func (p paragraph) breakLong(line, chunks []string, room int) (newLine, rest []string) {
-	room = max(room, 1)
-	word := chunks[0]
+	word := chunks[0] // a full line takes "", which then shields its last blanks
 	if !p.long {
 		if len(line) == 0 {
 			return []string{word}, chunks[1:]

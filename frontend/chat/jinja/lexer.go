@@ -195,8 +195,12 @@ func rawBegin(s string, i int) (after int, ok bool) {
 func (lx *lexer) raw(open, start int) error {
 	for i := start; ; i++ {
 		n := strings.Index(lx.src[i:], "{%")
-		if n < 0 {
+		if n < 0 && start < len(lx.src) {
 			return lx.fail(open, "Missing end of raw directive")
+		}
+		if n < 0 { // Jinja does not mind if nothing follows at all
+			lx.pos = start
+			return nil
 		}
 		i += n
 		sign, body := byte(0), i+2
@@ -219,6 +223,9 @@ func (lx *lexer) raw(open, start int) error {
 }
 
 func (lx *lexer) comment(open int) error {
+	if lx.pos == len(lx.src) {
+		return nil // Jinja does not mind if nothing follows at all
+	}
 	n := strings.Index(lx.src[lx.pos:], "#}")
 	if n < 0 {
 		return lx.fail(open, "Missing end of comment tag")
