@@ -419,14 +419,17 @@ func (r *reader) samplingParams() *SamplingParams {
 		case "skip_reading_prefix_cache":
 			p.SkipReadingPrefixCache = r.boolPtr()
 		case "structured_outputs", "guided_decoding", "extra_args", "thinking_token_budget",
-			"repetition_detection", "watermarking", "prompt_logprob_token_ids",
+			"repetition_detection", "prompt_logprob_token_ids",
 			"prompt_logprob_start", "trace_decode_token_ids", "routed_experts_prompt_start",
 			"logits_processors":
 			name := string([]byte(key))
 			if !r.unset() {
 				p.Unsupported = append(p.Unsupported, name)
 			}
-		default: // frontends' own (bad_words, stream_interval, …), or not known
+		default:
+			// Frontends' own (bad_words, stream_interval, …), not known, or
+			// "watermarking": Rust frontends always send true, which only
+			// means anything to an engine that was started with a watermark.
 			return false
 		}
 		return true
