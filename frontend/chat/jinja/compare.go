@@ -52,6 +52,9 @@ func hashFloat(f float64) hashKey {
 	return hashKey{kind: 'f', str: strconv.FormatFloat(f, 'g', -1, 64)}
 }
 
+// maxTupleKey bounds the hash of a tuple, which spells out what is in it.
+const maxTupleKey = 1 << 16
+
 func hashTuple(t *tuple, depth int) (hashKey, error) {
 	if depth > maxDataDepth {
 		return hashKey{}, deep()
@@ -71,6 +74,9 @@ func hashTuple(t *tuple, depth int) (hashKey, error) {
 		b.WriteString(strconv.Itoa(len(h.str)))
 		b.WriteByte(':')
 		b.WriteString(h.str)
+		if b.Len() > maxTupleKey {
+			return hashKey{}, errf(KindLimit, "a tuple of more than %d bytes as a key", maxTupleKey)
+		}
 	}
 	return hashKey{kind: 't', str: b.String()}, nil
 }

@@ -378,6 +378,10 @@ func (s *forStmt) loop(st *state, v Value, again func(Value) (Value, error), dep
 	if !ok {
 		return at(s.pos(), typeErrf("'%s' object is not iterable", v.typeName()))
 	}
+	lazy := lazyDepth(v) + 1
+	if lazy > maxDataDepth {
+		return at(s.pos(), deep())
+	}
 	source := v
 	if s.test != nil {
 		it = s.filtered(st, it)
@@ -385,7 +389,7 @@ func (s *forStmt) loop(st *state, v Value, again func(Value) (Value, error), dep
 	}
 	var loop *loopContext
 	if s.loopSlot >= 0 {
-		loop = &loopContext{source: source, it: it, run: st.run, index0: -1, depth0: depth, again: again}
+		loop = &loopContext{source: source, it: it, run: st.run, index0: -1, depth0: depth, lazy: lazy, again: again}
 		it = loop
 	}
 	completed := false

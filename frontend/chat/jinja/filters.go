@@ -130,18 +130,15 @@ func filterBatch(st *state, x Value, a args) (Value, error) {
 		return nil, err
 	}
 	size, isInt := asIndex(v[0])
-	return lazily(func() (iterator, error) {
+	return lazily(x, func() (iterator, error) {
 		it, err := iter(x)
 		if err != nil {
 			return nil, err
 		}
+		var line []Value
 		done := false
 		return iterFunc(func() (Value, error) {
-			var line []Value
 			for !done {
-				if isInt && len(line) == size && len(line) > 0 {
-					return &List{line}, nil
-				}
 				item, err := it.next()
 				if err == nil {
 					err = st.run.charge(valueBytes)
@@ -151,22 +148,32 @@ func filterBatch(st *state, x Value, a args) (Value, error) {
 				}
 				if item == nil {
 					done = true
-					break
+					return lastBatch(st, line, size, v[1])
+				}
+				if isInt && len(line) == size {
+					full := &List{line}
+					line = []Value{item}
+					return full, nil
 				}
 				line = append(line, item)
 			}
-			if len(line) == 0 {
-				return nil, nil
-			}
-			if v[1] != nil && v[1] != None && len(line) < size {
-				if err := st.run.chargeItems(size); err != nil {
-					return nil, err
-				}
-				line = append(line, slices.Repeat([]Value{v[1]}, size-len(line))...)
-			}
-			return &List{line}, nil
+			return nil, nil
 		}), nil
-	}), nil
+	})
+}
+
+// lastBatch fills up what is left of the items; nil if nothing is.
+func lastBatch(st *state, line []Value, size int, fill Value) (Value, error) {
+	if len(line) == 0 {
+		return nil, nil
+	}
+	if orNone(fill) != None && len(line) < size {
+		if err := st.run.chargeItems(size); err != nil {
+			return nil, err
+		}
+		line = append(line, slices.Repeat([]Value{fill}, size-len(line))...)
+	}
+	return &List{line}, nil
 }
 
 func filterSlice(st *state, x Value, a args) (Value, error) {
@@ -174,7 +181,7 @@ func filterSlice(st *state, x Value, a args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lazily(func() (iterator, error) {
+	return lazily(x, func() (iterator, error) {
 		items, err := st.run.collect(x)
 		if err != nil {
 			return nil, err
@@ -209,7 +216,7 @@ func filterSlice(st *state, x Value, a args) (Value, error) {
 			i++
 			return &List{part}, st.run.chargeItems(len(part))
 		}), nil
-	}), nil
+	})
 }
 
 func filterCenter(st *state, x Value, a args) (Value, error) {
@@ -279,7 +286,7 @@ func filterItems(_ *state, x Value, a args) (Value, error) {
 	if _, err := a.bind("do_items"); err != nil {
 		return nil, err
 	}
-	return lazily(func() (iterator, error) {
+	return lazily(x, func() (iterator, error) {
 		switch x := x.(type) {
 		case *undefined:
 			return &sliceIter{}, nil
@@ -287,7 +294,7 @@ func filterItems(_ *state, x Value, a args) (Value, error) {
 			return &viewIter{view: &dictView{x, 'i'}}, nil
 		}
 		return nil, typeErrf("Can only get item pairs from a mapping.")
-	}), nil
+	})
 }
 
 func filterFirst(_ *state, x Value, a args) (Value, error) {
@@ -742,7 +749,7 @@ func filterUnique(st *state, x Value, a args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lazily(func() (iterator, error) {
+	return lazily(x, func() (iterator, error) {
 		it, err := iter(x)
 		if err != nil {
 			return nil, err
@@ -774,7 +781,7 @@ func filterUnique(st *state, x Value, a args) (Value, error) {
 				}
 			}
 		}), nil
-	}), nil
+	})
 }
 
 func filterMinMax(op string) func(*state, Value, args) (Value, error) {
@@ -852,7 +859,7 @@ func filterSum(st *state, x Value, a args) (Value, error) {
 }
 
 func filterMap(st *state, x Value, a args) (Value, error) {
-	return lazily(func() (iterator, error) {
+	return lazily(x, func() (iterator, error) {
 		if !truth(x) {
 			return &sliceIter{}, nil
 		}
@@ -874,7 +881,7 @@ func filterMap(st *state, x Value, a args) (Value, error) {
 			}
 			return f(item)
 		}), nil
-	}), nil
+	})
 }
 
 // mapper is what map applies: an attribute or another filter.
@@ -916,7 +923,7 @@ func noSuch(what string, name Value) error {
 
 func filterSelect(reject, byAttr bool) func(*state, Value, args) (Value, error) {
 	return func(st *state, x Value, a args) (Value, error) {
-		return lazily(func() (iterator, error) {
+		return lazily(x, func() (iterator, error) {
 			if !truth(x) {
 				return &sliceIter{}, nil
 			}
@@ -946,7 +953,7 @@ func filterSelect(reject, byAttr bool) func(*state, Value, args) (Value, error) 
 					}
 				}
 			}), nil
-		}), nil
+		})
 	}
 }
 

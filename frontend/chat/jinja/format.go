@@ -233,9 +233,11 @@ func groupDigits(s string, f spec, every, signLen int) string {
 		digits, tail = s[:i], s[i:]
 	}
 	if f.zero && f.fill == "0" && f.align == '=' {
-		for n := len(digits); n+(n-1)/every+len(tail)+signLen < f.width; n++ {
-			digits = "0" + digits
+		n := len(digits)
+		for n+(n-1)/every+len(tail)+signLen < f.width {
+			n++
 		}
+		digits = strings.Repeat("0", n-len(digits)) + digits
 	}
 	var b strings.Builder
 	for i := range len(digits) {

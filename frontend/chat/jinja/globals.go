@@ -26,6 +26,9 @@ func globalRange(_ *state, a args) (Value, error) {
 		if *dst, err = intArg(v[i], 0); err != nil {
 			return nil, err
 		}
+		if *dst == maxIndex || *dst == -maxIndex {
+			return nil, errf(KindUnsupported, "range() beyond ±2**62 is not supported")
+		}
 	}
 	if r.step == 0 {
 		return nil, valueErrf("range() arg 3 must not be zero")

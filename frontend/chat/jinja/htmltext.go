@@ -204,8 +204,8 @@ func (p paragraph) breakLong(line, chunks []string, room int) (newLine, rest []s
 			end = i + 1
 		}
 	}
-	rest = append([]string{word[end:]}, chunks[1:]...)
-	return append(line, word[:end]), rest
+	chunks[0] = word[end:]
+	return append(line, word[:end]), chunks
 }
 
 // chunks splits a line into blanks and the pieces that may not be broken.

@@ -135,9 +135,10 @@ func (it *rangeIter) next() (Value, error) {
 // generator is a lazy, single-use sequence: what map, select, items and the
 // like return, and Python's reverse iterators.
 type generator struct {
-	name string // Python's type name
-	pull func() (Value, error)
-	done bool
+	name  string // Python's type name
+	pull  func() (Value, error)
+	done  bool
+	depth int // lazy sequences inside one another
 }
 
 func (g *generator) typeName() string { return g.name }
@@ -153,10 +154,16 @@ func (g *generator) next() (Value, error) {
 	return v, err
 }
 
-// lazily makes a generator over the iterator that start returns on first use.
-func lazily(start func() (iterator, error)) *generator {
+// lazily makes a generator over the iterator that start returns on first use. x
+// is the sequence it draws from: a chain of lazy ones has a limit, because each
+// link is a call inside the others.
+func lazily(x Value, start func() (iterator, error)) (Value, error) {
+	depth := lazyDepth(x) + 1
+	if depth > maxDataDepth {
+		return nil, deep()
+	}
 	var it iterator
-	return &generator{name: "generator", pull: func() (Value, error) {
+	return &generator{name: "generator", depth: depth, pull: func() (Value, error) {
 		if it == nil {
 			var err error
 			if it, err = start(); err != nil {
@@ -164,7 +171,17 @@ func lazily(start func() (iterator, error)) *generator {
 			}
 		}
 		return it.next()
-	}}
+	}}, nil
+}
+
+func lazyDepth(v Value) int {
+	switch v := v.(type) {
+	case *generator:
+		return v.depth
+	case *loopContext:
+		return v.lazy
+	}
+	return 0
 }
 
 // iterFunc is an iterator made of a function.

@@ -57,7 +57,10 @@ func asInt(v Value) (Value, bool) {
 	return nil, false
 }
 
-// asIndex views an int or bool as a Go int, clamped to the range of int.
+// maxIndex bounds what asIndex returns: sums of two indices can't overflow.
+const maxIndex = 1 << 62
+
+// asIndex views an int or bool as a Go int, clamped to ±maxIndex.
 func asIndex(v Value) (int, bool) {
 	i, ok := asInt(v)
 	if !ok {
@@ -65,13 +68,13 @@ func asIndex(v Value) (int, bool) {
 	}
 	switch i := i.(type) {
 	case Int:
-		return int(i), true
+		return int(min(max(i, -maxIndex), maxIndex)), true
 	case bigInt:
 		if i.Sign() < 0 {
-			return math.MinInt, true
+			return -maxIndex, true
 		}
 	}
-	return math.MaxInt, true
+	return maxIndex, true
 }
 
 func toBig(v Value) *big.Int {

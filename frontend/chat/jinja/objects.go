@@ -266,6 +266,7 @@ type loopContext struct {
 	run     *run
 	index0  int
 	depth0  int
+	lazy    int // as generator.depth
 	size    int // the length, once sized
 	sized   bool
 	before  Value
