@@ -13,10 +13,12 @@
 //	Index    hash → node: who wants it, who computes it, which blocks hold it
 //	Cache    the four verbs of the scheduler: Lookup, Admit, Grow, Free
 //
+// The free queue is in order of last use, a request's last block first; a block
+// that nobody can find is reused before any that can be found.
+//
 // Follows vLLM V1 block_pool.py and kv_cache_manager.py; we differ in: no KV
-// events, one cache group, hashes interned to small numbers so that the step
-// loop neither hashes a prompt nor compares 32 bytes, and a block that nobody
-// can find again is reused before any that can be found.
+// events, one cache group, and hashes interned to small numbers, so that the
+// step loop neither hashes a prompt nor compares 32 bytes.
 //
 // Owned by the engine loop: no locks. A Hasher belongs to one goroutine.
 package kvcache
