@@ -277,3 +277,89 @@ func TestEngineNoticesLostFrontend(t *testing.T) {
 		t.Errorf("Lost() = %v, want the frontend", err)
 	}
 }
+
+func TestTwoEngines(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(e *EngineConn)
+		want error
+	}{
+		{"vanishes", func(e *EngineConn) { e.Close(context.Background()) }, ErrDisconnected},
+		{"dies", func(e *EngineConn) { e.SendDead(); e.Close(context.Background()) }, ErrEngineDead},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := listen(t, FrontendOptions{EngineCount: 2})
+			var engines [2]*EngineConn
+			for _, rank := range []int{1, 0} {
+				engines[rank] = dial(t, f.HandshakeAddress(), rank)
+				reg := testRegistration
+				reg.DataParallelRank = rank
+				if err := engines[rank].Ready(testContext(t), &reg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			infos, err := f.WaitReady(testContext(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			outputs, result := run(t, f)
+			for rank, e := range engines {
+				if infos[rank].Rank != rank || infos[rank].Registration.DataParallelRank != rank {
+					t.Errorf("infos[%d] = %+v, want rank %d", rank, infos[rank], rank)
+				}
+				f.Send(rank, protocol.RequestAbort, protocol.AppendAbort(f.Buffer(), []string{"r"}))
+				receive(t, "ABORT", e.Requests())
+				e.Send(0, protocol.AppendOutputs(e.Buffer(), &protocol.EngineCoreOutputs{EngineIndex: rank, FinishedRequests: []string{"r"}}))
+				if o := receive(t, "output", outputs); o.EngineIndex != rank {
+					t.Errorf("output of engine %d, want %d", o.EngineIndex, rank)
+				}
+			}
+			c.end(engines[1])
+			var lost *LostError
+			if err := receive(t, "end of Run", result); !errors.As(err, &lost) || lost.Engine != 1 || !errors.Is(err, c.want) {
+				t.Errorf("Run() = %v, want engine 1: %v", err, c.want)
+			}
+		})
+	}
+}
+
+// A frontend that was started again does not know the engine of the first one.
+func TestFrontendRestartsWhileEngineLoads(t *testing.T) {
+	first := listen(t, FrontendOptions{})
+	e := dial(t, first.HandshakeAddress(), 0)
+	if err := first.Close(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	listen(t, FrontendOptions{HandshakeAddress: first.HandshakeAddress()})
+	if err := receive(t, "loss", e.Lost()); !errors.Is(err, ErrDisconnected) {
+		t.Errorf("Lost() = %v, want ErrDisconnected", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, c := range []struct {
+		opts EngineOptions
+		ok   bool
+	}{
+		{EngineOptions{HandshakeAddress: "tcp://127.0.0.1:29550", Rank: maxRank}, true},
+		{EngineOptions{HandshakeAddress: "tcp://127.0.0.1:29550", Rank: maxRank + 1}, false},
+		{EngineOptions{}, false},
+		{EngineOptions{HandshakeAddress: "tcp://127.0.0.1:29550", InitTimeout: -1}, false},
+	} {
+		if err := c.opts.Validate(); (err == nil) != c.ok {
+			t.Errorf("Validate(%+v) = %v, want ok = %v", c.opts, err, c.ok)
+		}
+	}
+	for address, ok := range map[string]bool{
+		"tcp://127.0.0.1:29550": true, "tcp://[::1]:0": true, "tcp://localhost:1": true,
+		"tcp://*:29550": false, "tcp://0.0.0.0:29550": false, "127.0.0.1:29550": false, "ipc:///tmp/x": false, "tcp://host": false, "": false,
+	} {
+		opts := FrontendOptions{HandshakeAddress: address}
+		if err := opts.Validate(); (err == nil) != ok {
+			t.Errorf("Validate(%q) = %v, want ok = %v", address, err, ok)
+		}
+	}
+	if _, err := DialEngine(testContext(t), EngineOptions{HandshakeAddress: "nonsense", Log: quiet()}); err == nil {
+		t.Error("DialEngine(nonsense) = nil, want an error")
+	}
+}

@@ -388,14 +388,18 @@ func (c *FrontendConn) Run(ctx context.Context, deliver func(*protocol.EngineCor
 // setDying has the loss reported when the output connection has ended too, or
 // after drainLimit. Runs on the owner of the output socket.
 func (c *FrontendConn) setDying(lost *LostError) {
-	if c.dying == nil || c.dying.Engine < 0 {
-		if c.dying != nil { // the sentinel came first, without a rank
-			lost.Detail, lost.Err = c.dying.Detail, c.dying.Err
-		}
-		c.dying = lost
-		c.dyingUntil = time.Now().Add(drainLimit)
-		time.AfterFunc(drainLimit, func() { c.output.post(func() {}) })
+	switch {
+	case c.dying == nil:
+		c.awaitEnd(lost, drainLimit)
+	case c.dying.Engine == unknownEngine: // the sentinel was quicker
+		lost.Detail, lost.Err = c.dying.Detail, c.dying.Err
+		c.awaitEnd(lost, drainLimit)
 	}
+}
+
+func (c *FrontendConn) awaitEnd(lost *LostError, limit time.Duration) {
+	c.dying, c.dyingUntil = lost, time.Now().Add(limit)
+	time.AfterFunc(limit, func() { c.output.post(func() {}) })
 }
 
 // drained reports that nothing more will come of a dying engine.
@@ -429,16 +433,19 @@ func (c *FrontendConn) onOutput(frames [][]byte, _ int) {
 }
 
 // onDead handles the sentinel, which does not say who sends it. Of several
-// engines, the one whose connection ends next is meant.
+// engines, the one whose input connection ends too is meant.
 func (c *FrontendConn) onDead() {
-	lost := &LostError{Engine: 0, Detail: "output socket", Err: ErrEngineDead}
-	if len(c.engines) == 1 {
-		c.dying, c.dyingUntil = lost, time.Time{}
-		return
+	lost := &LostError{Engine: unknownEngine, Detail: "output socket", Err: ErrEngineDead}
+	switch {
+	case c.dying != nil: // its connection was quicker
+		lost.Engine = c.dying.Engine
+		c.dying = lost
+	case len(c.engines) == 1:
+		lost.Engine = 0
+		c.dying = lost // at once: dyingUntil is zero
+	default:
+		c.awaitEnd(lost, lingerLimit)
 	}
-	lost.Engine = unknownEngine
-	c.dying, c.dyingUntil = lost, time.Now().Add(lingerLimit)
-	time.AfterFunc(lingerLimit, func() { c.output.post(func() {}) })
 }
 
 // Lost delivers one *LostError when an engine is gone, after Run has delivered
