@@ -141,7 +141,14 @@ func log2(n int) int {
 func appendInts[T ~int | ~int32](b []byte, v []T) []byte {
 	b = appendArrayLen(b, len(v))
 	for _, x := range v {
-		b = appendInt(b, int64(x))
+		switch {
+		case 0 <= x && x < 1<<7:
+			b = append(b, byte(x))
+		case 1<<8 <= x && x < 1<<16: // most of a vocabulary
+			b = append(b, 0xcd, byte(x>>8), byte(x))
+		default:
+			b = appendInt(b, int64(x))
+		}
 	}
 	return b
 }

@@ -111,6 +111,9 @@ func appendUtilityOutput(b []byte, u *UtilityOutput) []byte {
 }
 
 func appendOutput(b []byte, o *EngineCoreOutput) []byte {
+	if o.onlyTokens() {
+		return appendInts(appendStr(appendArrayLen(b, 2), o.RequestID), o.NewTokenIDs)
+	}
 	n := len(outputLayout)
 	for n > outputRequired && !o.has(outputLayout[n-1]) {
 		n--
@@ -120,6 +123,13 @@ func appendOutput(b []byte, o *EngineCoreOutput) []byte {
 		b = o.appendField(b, f)
 	}
 	return b
+}
+
+// onlyTokens holds for nearly every output: two elements say all.
+func (o *EngineCoreOutput) onlyTokens() bool {
+	return o.FinishReason == FinishNone && o.StopReason.Kind == StopReasonNone && len(o.Events) == 0 &&
+		o.NewLogprobs == nil && o.NewPromptLogprobs == nil && o.TraceHeaders == nil &&
+		o.PrefillStats == nil && o.NumNaNsInLogits == 0 && o.Error == nil
 }
 
 // has reports whether a field differs from its default.

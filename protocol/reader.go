@@ -502,9 +502,9 @@ func (r *reader) ints32(dst []int32) []int32 {
 		dst = append(make([]int32, 0, len(dst)+n), dst...)
 	}
 	for i := range n {
-		if c := r.buf; r.pos < len(c) && c[r.pos] <= 0x7f { // most decode steps
-			dst = append(dst, int32(c[r.pos]))
-			r.pos++
+		if v, width := shortUint(r.buf[r.pos:]); width > 0 {
+			dst = append(dst, int32(v))
+			r.pos += width
 			continue
 		}
 		r.index(i)
@@ -515,6 +515,21 @@ func (r *reader) ints32(dst []int32) []int32 {
 	}
 	r.index(-1)
 	return dst
+}
+
+// shortUint reads the forms that token IDs come in; width is 0 for any other.
+func shortUint(b []byte) (v uint32, width int) {
+	switch {
+	case len(b) > 0 && b[0] <= 0x7f:
+		return uint32(b[0]), 1
+	case len(b) > 1 && b[0] == 0xcc:
+		return uint32(b[1]), 2
+	case len(b) > 2 && b[0] == 0xcd:
+		return uint32(b[1])<<8 | uint32(b[2]), 3
+	case len(b) > 4 && b[0] == 0xce && b[1] <= 0x7f:
+		return binary.BigEndian.Uint32(b[1:]), 5
+	}
+	return 0, 0
 }
 
 func (r *reader) ints(dst []int) []int {
