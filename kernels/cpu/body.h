@@ -31,8 +31,11 @@
 //	x    row r at x + r·xs, num·K values
 //	w    piece i of panel p at w[i] + off + p·ws bytes: lines of 16
 //	acc  16 sums of (r, p) at acc + r·ars + p·aps; taken as 0 if first
+//
+// Each line also fetches ahead, and moves that on by pace: one stream alone
+// keeps too little in flight. NULL is 2 KiB further on in the same piece.
 INLINE void tile(const int dt, const int R, const int NP, const float *x, int64_t xs, const char *const *w, int num,
-	int64_t off, int64_t ws, int K, float *acc, int64_t ars, int64_t aps, int first) {
+	int64_t off, int64_t ws, int K, float *acc, int64_t ars, int64_t aps, int first, const char *ahead, int pace) {
 	const int line = dt == GK_F32 ? 64 : 32;
 	v16 a[MAX_ROWS][4];
 #pragma GCC unroll 8
@@ -41,13 +44,13 @@ INLINE void tile(const int dt, const int R, const int NP, const float *x, int64_
 		for (int p = 0; p < NP; p++)
 			a[r][p] = first ? v_zero() : v_load(acc + r * ars + p * aps);
 	for (int i = 0; i < num; i++, x += K) {
-		const char *l = w[i] + off;
-		for (int k = 0; k < K; k++, l += line) {
+		const char *l = w[i] + off, *pre = ahead ? ahead : l + 2048;
+		for (int k = 0; k < K; k++, l += line, pre += pace) {
 			v16 b[4];
 #pragma GCC unroll 4
 			for (int p = 0; p < NP; p++)
 				b[p] = v_loadw(dt, l + p * ws);
-			__builtin_prefetch(l + 2048); // one stream alone keeps too little in flight
+			__builtin_prefetch(pre);
 #pragma GCC unroll 8
 			for (int r = 0; r < R; r++) {
 				v16 s = v_set1(x[r * xs + k]);
@@ -66,11 +69,11 @@ INLINE void tile(const int dt, const int R, const int NP, const float *x, int64_
 
 #define TILE_ARGS \
 	const float *x, int64_t xs, const char *const *w, int num, int64_t off, int64_t ws, int K, float *acc, int64_t ars, \
-		int64_t aps, int first
+		int64_t aps, int first, const char *ahead, int pace
 typedef void (*tile_fn)(TILE_ARGS);
 
 #define TILE(dt, R, NP) \
-	static void tile_##dt##_##R##_##NP(TILE_ARGS) { tile(dt, R, NP, x, xs, w, num, off, ws, K, acc, ars, aps, first); }
+	static void tile_##dt##_##R##_##NP(TILE_ARGS) { tile(dt, R, NP, x, xs, w, num, off, ws, K, acc, ars, aps, first, ahead, pace); }
 #define TILES_OF(dt) TILE_LIST(TILE, dt)
 TILES_OF(GK_F32)
 TILES_OF(GK_BF16)
@@ -90,7 +93,7 @@ static void panels(int dt, int R, int np, TILE_ARGS) {
 		if (!f[n])
 			continue;
 		for (; np >= n; np -= n, off += n * ws, acc += n * aps)
-			f[n](x, xs, w, num, off, ws, K, acc, ars, aps, first);
+			f[n](x, xs, w, num, off, ws, K, acc, ars, aps, first, ahead, pace);
 	}
 }
 
@@ -184,19 +187,22 @@ static void run_linear(gk_op *op, int chunk, gk_worker *wk) {
 	int64_t aps = rows * GK_LANES;
 
 	if (rows <= MAX_ROWS) {
-		panels(dt, rows, np, x, xs, &w, 1, 0, ws, K, acc, GK_LANES, aps, 1);
+		panels(dt, rows, np, x, xs, &w, 1, 0, ws, K, acc, GK_LANES, aps, 1, NULL, line);
 	} else {
 		// A panel's piece of 16 KiB stays in the first-level cache while the
 		// rows pass over it; the rows' piece stays in the second for np panels.
 		int step = gk_ceil(K, gk_ceil(K, 16384 / line));
 		for (int k = 0; k < K; k += step) {
 			int kn = K - k < step ? K - k : step;
-			for (int p = 0; p < np; p++)
+			for (int p = 0; p < np; p++) {
+				const char *next = w + (p + 1) * ws + k * line;
+				int pace = line / gk_ceil(rows, MAX_ROWS);
 				for (int r = 0, n; r < rows; r += n) {
 					n = rows_of(rows - r);
 					panels(dt, n, 1, x + r * xs + k, xs, &w, 1, p * ws + k * line, ws, kn,
-						acc + p * aps + r * GK_LANES, GK_LANES, aps, k == 0);
+						acc + p * aps + r * GK_LANES, GK_LANES, aps, k == 0, next + r * kn * pace / MAX_ROWS, pace);
 				}
+			}
 		}
 	}
 	for (int r = 0; r < rows; r++) {
@@ -341,7 +347,7 @@ static void weigh(const attn *a, int n, const float *weights, float *acc, int lo
 		else if (lines > hi - lo)
 			lines = hi - lo;
 		panels(kv->dtype, n, a->hdp / GK_LANES, weights + lo, GK_PART, &a->units[u], num,
-			kv->k_bytes + from * line, GK_LANES * line, lines, acc, a->hdp, GK_LANES, 0);
+			kv->k_bytes + from * line, GK_LANES * line, lines, acc, a->hdp, GK_LANES, 0, NULL, line);
 		lo += num * lines;
 	}
 }
@@ -367,7 +373,7 @@ static void partition(const attn *a, int part, int r0, int n, float *top, float 
 		while ((u + run) * GK_LANES < last && a->units[u + run] == a->units[u] + run * kv->unit_bytes)
 			run++;
 		panels(kv->dtype, n, run, a->q + r0 * a->hd, a->hd, &a->units[u], 1, 0, kv->unit_bytes, a->hd,
-			a->scores + u * GK_LANES, GK_PART, GK_LANES, 1);
+			a->scores + u * GK_LANES, GK_PART, GK_LANES, 1, NULL, GK_LANES * gk_size(kv->dtype));
 		u += run;
 	}
 	for (int r = 0; r < n; r++)

@@ -13,7 +13,6 @@ package cpu
 import "C"
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -23,9 +22,6 @@ import (
 	"govllm/kernels"
 	"govllm/kernels/internal/shape"
 )
-
-// ErrClosed reports the use of a device after Close.
-var ErrClosed = errors.New("cpu: the device is closed")
 
 // maxHeadDim bounds what an attention tile keeps per row.
 const maxHeadDim = 512

@@ -19,9 +19,16 @@
 // reference instead.
 package cpu
 
-import "govllm/kernels"
+import (
+	"errors"
+
+	"govllm/kernels"
+)
 
 func init() { kernels.Register("cpu", Open) }
+
+// ErrClosed reports the use of a device after Close.
+var ErrClosed = errors.New("cpu: the device is closed")
 
 // ISAEnv is the environment variable that names a level where Options.ISA is
 // empty.

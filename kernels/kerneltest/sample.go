@@ -38,9 +38,9 @@ func randomRow(rng *rand.Rand) kernels.SamplingRow {
 func testSample(t *testing.T, s suite) {
 	for _, vocab := range []int{1, 2, 7, 64, 100, 1023, 2049, 50257} {
 		rng := newRand(uint64(vocab))
-		n := 120
+		n := 90
 		if vocab > 10_000 {
-			n = 30
+			n = 18
 		}
 		logits := newMatrix(n, vocab)
 		rows := make([]kernels.SamplingRow, n)
