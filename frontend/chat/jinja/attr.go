@@ -8,6 +8,9 @@ import (
 	"unicode/utf8"
 )
 
+// x.name and x[key], as the sandbox resolves them, and the methods of lists,
+// dicts and numbers.
+
 // method is a method of a built-in type.
 type method func(r *run, recv Value, a args) (Value, error)
 

@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// Python's ==, <, in and hashing. Each walk over values counts as steps, because
+// a few shared lists can unfold to any size.
+
 var errTooDeep = errf(KindLimit, "value nested deeper than the limit of %d levels", maxDataDepth)
 
 // deep is errTooDeep as a fresh error, because at() writes the line into it.

@@ -1,5 +1,7 @@
 package jinja
 
+// Ordered dicts: a template prints keys in the order the client sent them.
+
 // Dict is Python's dict: insertion-ordered, keys by Python equality, so that
 // 1, 1.0 and True are one key.
 type Dict struct {

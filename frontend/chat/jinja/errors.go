@@ -5,6 +5,8 @@ import (
 	"fmt"
 )
 
+// One error type for everything, since a user sees them all as a 400.
+
 // Kind says what went wrong, by the Python exception it stands for.
 type Kind int
 

@@ -4,6 +4,8 @@ import (
 	"strings"
 )
 
+// The evaluator: one exec for each statement, one eval for each expression.
+
 // state is the place of the evaluation: the variables in sight, the context
 // behind them, and where text goes.
 type state struct {
@@ -300,7 +302,11 @@ func (st *state) assign(target expr, v Value) error {
 		}
 		a.slots[t.ref.slot] = v
 	case *nsRefExpr:
-		return st.get(t.ref).(*namespace).attrs.setKey(Str(t.attr), v)
+		ns, ok := st.get(t.ref).(*namespace)
+		if !ok { // a set block gets here; Jinja would write into a dict
+			return errf(KindType, "cannot assign attribute on non-namespace object")
+		}
+		return ns.attrs.setKey(Str(t.attr), v)
 	case *tupleExpr:
 		return st.unpack(t, v)
 	}

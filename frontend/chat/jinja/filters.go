@@ -10,6 +10,9 @@ import (
 	"unicode/utf8"
 )
 
+// The filters. Those that are generators in Jinja are lazy here too: what they
+// would raise is raised when, and only if, somebody asks for an item.
+
 // filter is a named filter; test a named test. Both take the value before the
 // bar or "is" and the arguments in the parentheses.
 type (

@@ -5,6 +5,9 @@ import (
 	"unicode/utf8"
 )
 
+// Python's iteration protocol: lists and the like give a fresh iterator each
+// time, a generator only ever its rest.
+
 // iterator gives a value at each call, then nil.
 type iterator interface {
 	next() (Value, error)

@@ -103,6 +103,18 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
+// Jinja's set block writes into any dict; the sandbox should not have let it.
+func TestSetBlockKeepsDicts(t *testing.T) {
+	d := NewDict()
+	vars := NewDict()
+	vars.Set("d", d)
+	_, err := parseT(t, "{% set d.x %}text{% endset %}").Render(vars, Options{})
+	wantKind(t, "Render of a set block on a dict", err, KindType)
+	if d.Len() != 0 {
+		t.Errorf("a set block changed the caller's dict: it has %d keys", d.Len())
+	}
+}
+
 func TestErrorLine(t *testing.T) {
 	for _, c := range []struct {
 		source string

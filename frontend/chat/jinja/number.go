@@ -8,6 +8,8 @@ import (
 	"strings"
 )
 
+// Python's arithmetic: unbounded ints, floored division, int and float kept apart.
+
 // maxIntBits bounds an int. Python's own bound is on its text: an int of more
 // than maxIntDigits digits neither prints nor parses.
 const (

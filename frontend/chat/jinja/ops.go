@@ -6,6 +6,8 @@ import (
 	"strings"
 )
 
+// Operators and slices.
+
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // unary is Python's +v or -v.

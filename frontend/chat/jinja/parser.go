@@ -213,13 +213,8 @@ func (p *parser) statement() (stmt, error) {
 	if t.typ != tokName {
 		return nil, p.fail(t.line, "tag name expected")
 	}
-	parse, ok := map[string]func(line) (stmt, error){
-		"for": p.forTag, "if": p.ifTag, "set": p.setTag, "with": p.withTag, "macro": p.macroTag,
-		"call": p.callTag, "filter": p.filterTag, "print": p.printTag, "block": p.blockTag,
-		"autoescape": p.autoescapeTag, "generation": p.generationTag,
-		"break": p.breakTag, "continue": p.continueTag,
-	}[t.text]
-	if !ok {
+	parse := p.tag(t.text)
+	if parse == nil {
 		switch t.text {
 		case "include", "import", "from", "extends":
 			return nil, at(t.line, errf(KindUnsupported, "{%% %s %%} is not supported: a chat template is one file", t.text))
@@ -230,6 +225,39 @@ func (p *parser) statement() (stmt, error) {
 	p.tags = append(p.tags, t.text)
 	defer func() { p.tags = p.tags[:len(p.tags)-1] }()
 	return parse(line(t.line))
+}
+
+// tag returns what parses a tag after its name, nil for an unknown one.
+func (p *parser) tag(name string) func(line) (stmt, error) {
+	switch name {
+	case "for":
+		return p.forTag
+	case "if":
+		return p.ifTag
+	case "set":
+		return p.setTag
+	case "with":
+		return p.withTag
+	case "macro":
+		return p.macroTag
+	case "call":
+		return p.callTag
+	case "filter":
+		return p.filterTag
+	case "print":
+		return p.printTag
+	case "block":
+		return p.blockTag
+	case "autoescape":
+		return p.autoescapeTag
+	case "generation":
+		return p.generationTag
+	case "break":
+		return p.breakTag
+	case "continue":
+		return p.continueTag
+	}
+	return nil
 }
 
 func (p *parser) forTag(l line) (stmt, error) {

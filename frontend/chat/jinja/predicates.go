@@ -1,5 +1,7 @@
 package jinja
 
+// The tests: what may stand after "is".
+
 var tests map[string]*test
 
 func init() {

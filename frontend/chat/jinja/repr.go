@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 )
 
+// How Python prints values.
+
 // str is Python's str(v).
 func (r *run) str(v Value) (string, error) {
 	switch v := v.(type) {

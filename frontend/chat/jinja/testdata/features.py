@@ -326,6 +326,7 @@ TEMPLATES = {
         "{% set (a, (b, c)) = (1, (2, 3)) %}{{ a }}{{ b }}{{ c }}", "{% set a %}x{{ 1 }}{% endset %}[{{ a }}]", "{% set a | upper | trim %} x {% endset %}[{{ a }}]",
         "{% set ns = namespace(a=1) %}{% for x in l %}{% set ns.a = ns.a + x %}{% endfor %}{{ ns.a }}", "{% set d.x = 1 %}", "{% set nothing.x = 1 %}",
         "{% set ns = namespace() %}{% set ns.a, ns.b = 1, 2 %}{{ ns.a }}{{ ns.b }}", "{% set 1 = 2 %}", "{% set none = 2 %}", "{% set true = 2 %}", "{% set a = %}",
+        "{% set ns = namespace() %}{% set ns.a %}x{% endset %}{{ ns.a }}", "{% set nothing.a %}x{% endset %}", "{% set s.a %}x{% endset %}",
         "{% set a = 1, 2 %}{{ a }}", "{% set a = s %}{% set s = 1 %}{{ a }}{{ s }}", "{% set ns = namespace(a=1) %}{% set ns._p = 1 %}{{ ns._p }}",
     ],
     "scope": [
