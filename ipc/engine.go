@@ -35,13 +35,13 @@ type EngineOptions struct {
 func (o *EngineOptions) Validate() error {
 	var errs []error
 	if o.HandshakeAddress == "" {
-		errs = append(errs, errors.New("HandshakeAddress is empty, want e.g. tcp://127.0.0.1:29550"))
+		errs = append(errs, errors.New("engine: HandshakeAddress is empty, want e.g. tcp://127.0.0.1:29550"))
 	}
 	if o.Rank < 0 || o.Rank > maxRank {
-		errs = append(errs, fmt.Errorf("Rank is %d, want 0 … %d", o.Rank, maxRank))
+		errs = append(errs, fmt.Errorf("engine: Rank is %d, want 0 … %d", o.Rank, maxRank))
 	}
 	if o.InitTimeout < 0 {
-		errs = append(errs, fmt.Errorf("InitTimeout is %v, want 0 (the default) or more", o.InitTimeout))
+		errs = append(errs, fmt.Errorf("engine: InitTimeout is %v, want 0 (the default) or more", o.InitTimeout))
 	}
 	return errors.Join(errs...)
 }

@@ -35,7 +35,7 @@ func (o *FrontendOptions) Validate() error {
 		errs = append(errs, err)
 	}
 	if o.EngineCount < 0 || o.EngineCount > maxRank+1 {
-		errs = append(errs, fmt.Errorf("EngineCount is %d, want 1 … %d", o.EngineCount, maxRank+1))
+		errs = append(errs, fmt.Errorf("frontend: EngineCount is %d, want 1 … %d", o.EngineCount, maxRank+1))
 	}
 	return errors.Join(errs...)
 }
@@ -46,10 +46,10 @@ func bindHost(address string) (string, error) {
 	rest, ok := strings.CutPrefix(address, "tcp://")
 	host, _, err := net.SplitHostPort(rest)
 	if !ok || err != nil || host == "" || host == "*" {
-		return "", fmt.Errorf("HandshakeAddress is %q, want tcp://HOST:PORT", address)
+		return "", fmt.Errorf("frontend: HandshakeAddress is %q, want tcp://HOST:PORT", address)
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		return "", fmt.Errorf("HandshakeAddress is %q: engines cannot connect to %s, name this host's address", address, host)
+		return "", fmt.Errorf("frontend: HandshakeAddress is %q: engines cannot connect to %s, name this host's address", address, host)
 	}
 	return host, nil
 }
