@@ -425,7 +425,6 @@ func testOpenAIClient(t *testing.T, s *system) {
 		Messages:            []openai.ChatCompletionMessageParamUnion{openai.UserMessage(story + ".")},
 		MaxCompletionTokens: openai.Int(16),
 		Temperature:         openai.Float(0),
-		StreamOptions:       openai.ChatCompletionStreamOptionsParam{},
 	}
 	reply, err := client.Chat.Completions.New(ctx, params)
 	if err != nil || len(reply.Choices) != 1 || reply.Choices[0].Message.Content == "" {
@@ -447,7 +446,7 @@ func testOpenAIClient(t *testing.T, s *system) {
 		t.Errorf("streamed usage %+v, unstreamed %+v", acc.Usage, reply.Usage)
 	}
 	// A refusal comes as the client's own error type.
-	params.Model = "gpt-9"
+	params.Model, params.StreamOptions = "gpt-9", openai.ChatCompletionStreamOptionsParam{}
 	_, err = client.Chat.Completions.New(ctx, params)
 	var apiErr *openai.Error
 	if !errors.As(err, &apiErr) || apiErr.StatusCode != http.StatusNotFound {
