@@ -341,12 +341,19 @@ func (s *sim) end() error {
 		}
 	}
 	for i := 0; s.env.Core.HasWork(); i++ {
-		if err := errors.Join(s.step(), s.env.Core.Check()); err != nil {
+		err := s.step()
+		if i%16 == 0 {
+			err = errors.Join(err, s.env.Core.Check())
+		}
+		if err != nil {
 			return fmt.Errorf("%s\n%w", s.describe(), err)
 		}
 		if i > 1_000_000 {
 			return fmt.Errorf("%s\nno end", s.describe())
 		}
+	}
+	if err := s.env.Core.Check(); err != nil {
+		return err
 	}
 	for _, id := range s.ids {
 		if q := s.all[id]; !q.aborted && q.ended == protocol.FinishNone {

@@ -6,7 +6,7 @@ import (
 )
 
 var (
-	simOps  = flag.Int("sim-ops", 20_000, "random operations to simulate")
+	simOps  = flag.Int("sim-ops", 50_000, "random operations to simulate")
 	simSeed = flag.Uint64("sim-seed", 0, "replay this one history")
 )
 

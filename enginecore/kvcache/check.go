@@ -26,7 +26,7 @@ func (c *Cache) Check(running, queued []*request.Request) error {
 // checkBlocks: references are those of the block tables, and a block in two
 // tables is one that both found or share by its hash.
 func (c *Cache) checkBlocks(running []*request.Request) error {
-	refs := make(map[int32]int32)
+	refs := make([]int32, len(c.pool.blocks))
 	var errs []error
 	for _, r := range running {
 		if have := len(r.Blocks) * c.blockSize; have < r.Computed {
@@ -40,7 +40,7 @@ func (c *Cache) checkBlocks(running []*request.Request) error {
 		}
 	}
 	for id := 1; id < len(c.pool.blocks); id++ {
-		if got, want := c.pool.blocks[id].refs, refs[int32(id)]; got != want {
+		if got, want := c.pool.blocks[id].refs, refs[id]; got != want {
 			errs = append(errs, fmt.Errorf("block %d: refs %d, in %d tables", id, got, want))
 		}
 	}
@@ -52,21 +52,23 @@ func (c *Cache) checkBlocks(running []*request.Request) error {
 
 // checkFreeQueue: the ring holds exactly the blocks without references.
 func (c *Cache) checkFreeQueue() error {
-	onQueue := make(map[int32]bool)
+	onQueue := make([]bool, len(c.pool.blocks))
+	num := 0
 	for id := c.pool.blocks[NullBlock].next; id != NullBlock; id = c.pool.blocks[id].next {
 		if onQueue[id] {
 			return fmt.Errorf("block %d is twice on the free queue", id)
 		}
 		onQueue[id] = true
+		num++
 		if next := c.pool.blocks[id].next; c.pool.blocks[next].prev != id {
 			return fmt.Errorf("free queue: block %d follows %d, but does not lead back", next, id)
 		}
 	}
-	if len(onQueue) != c.pool.numFree {
-		return fmt.Errorf("%d blocks on the free queue, %d counted", len(onQueue), c.pool.numFree)
+	if num != c.pool.numFree {
+		return fmt.Errorf("%d blocks on the free queue, %d counted", num, c.pool.numFree)
 	}
 	for id := 1; id < len(c.pool.blocks); id++ {
-		if free := c.pool.blocks[id].refs == 0; free != onQueue[int32(id)] {
+		if free := c.pool.blocks[id].refs == 0; free != onQueue[id] {
 			return fmt.Errorf("block %d: free %v, on the free queue %v", id, free, !free)
 		}
 	}
@@ -76,13 +78,8 @@ func (c *Cache) checkFreeQueue() error {
 // checkIndex: every node's counts, and how many are wanted.
 func (c *Cache) checkIndex(running, queued []*request.Request) error {
 	type count struct{ refs, waiting, coming, blocks int32 }
-	want := make(map[int32]*count)
-	of := func(id int32) *count {
-		if want[id] == nil {
-			want[id] = &count{}
-		}
-		return want[id]
-	}
+	want := make([]count, c.index.numNodes+1)
+	of := func(id int32) *count { return &want[id] }
 	for _, r := range running {
 		for i, id := range r.Nodes {
 			of(id).refs++
@@ -106,12 +103,17 @@ func (c *Cache) checkIndex(running, queued []*request.Request) error {
 		}
 	}
 	var errs []error
-	numWanted := 0
-	for id, w := range want {
+	numWanted, numNodes := 0, 0
+	for i, w := range want {
+		id := int32(i)
+		if w.refs == 0 {
+			continue
+		}
+		numNodes++
 		n := c.index.at(id)
 		got := count{n.refs, n.waiting, n.coming, c.numTwins(n)}
-		if got != *w {
-			errs = append(errs, fmt.Errorf("node %d: %+v, recounted %+v", id, got, *w))
+		if got != w {
+			errs = append(errs, fmt.Errorf("node %d: %+v, recounted %+v", id, got, w))
 		}
 		if c.index.byHash[n.hash] != id {
 			errs = append(errs, fmt.Errorf("node %d is not what its hash leads to", id))
@@ -120,8 +122,8 @@ func (c *Cache) checkIndex(running, queued []*request.Request) error {
 			numWanted++
 		}
 	}
-	if len(want) != c.index.Len() {
-		errs = append(errs, fmt.Errorf("%d nodes indexed, %d in use", c.index.Len(), len(want)))
+	if numNodes != c.index.Len() {
+		errs = append(errs, fmt.Errorf("%d nodes indexed, %d in use", c.index.Len(), numNodes))
 	}
 	if numWanted != c.index.numWanted {
 		errs = append(errs, fmt.Errorf("%d nodes counted as wanted, recounted %d", c.index.numWanted, numWanted))
@@ -158,7 +160,7 @@ func (c *Cache) checkAncestors(running, queued []*request.Request) error {
 // checkTokens: the token counts, from first principles.
 func (c *Cache) checkTokens(running, queued []*request.Request) error {
 	resident := 0
-	seen := make(map[int32]bool)
+	seen := make([]bool, len(c.pool.blocks))
 	for _, r := range running {
 		for i, id := range r.Blocks {
 			if !seen[id] {
