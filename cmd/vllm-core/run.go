@@ -79,8 +79,7 @@ func dial(ctx context.Context, opts *flags.Core, log *slog.Logger) (*ipc.EngineC
 	})
 	switch {
 	case errors.Is(err, ipc.ErrRefused):
-		return nil, fmt.Errorf("the frontend at %s already has an engine of rank %d; give this one another --data-parallel-rank, and the frontend a --data-parallel-size that counts it: %w",
-			opts.HandshakeAddress(), opts.Rank, err)
+		return nil, fmt.Errorf("%w; every core needs a --data-parallel-rank of its own, from 0 up to below the frontend's --data-parallel-size", err)
 	case errors.Is(err, ipc.ErrHandshakeTimeout):
 		return nil, fmt.Errorf("no frontend at %s; start vllm-frontend, or say where it is with --data-parallel-address and --data-parallel-rpc-port: %w",
 			opts.HandshakeAddress(), err)

@@ -24,7 +24,7 @@ type Common struct {
 	MaxModelLen     int // tokens; 0: the model's own limit
 	HandshakeHost   string
 	HandshakePort   int
-	Handshake       string // tcp://host:port or ipc://path; overrides the two above
+	Handshake       string // tcp://host:port; overrides the two above
 	DisableLogStats bool
 	ShutdownTimeout int // seconds; 0: abort at once
 }
@@ -161,7 +161,7 @@ func commonFlags(c *Common) []cli.Flag {
 
 		{Name: "data-parallel-address", Aliases: []string{"handshake-host"}, Group: "Processes", Help: "address where frontend and cores meet", Value: cli.String(&c.HandshakeHost)},
 		{Name: "data-parallel-rpc-port", Aliases: []string{"handshake-port"}, Group: "Processes", Help: "port where frontend and cores meet; the frontend listens", Value: cli.Int(&c.HandshakePort, 1, 65535)},
-		{Name: "handshake-address", Group: "Processes", Help: "both of the above as one endpoint, tcp://HOST:PORT or ipc://PATH", Value: cli.String(&c.Handshake)},
+		{Name: "handshake-address", Group: "Processes", Help: "both of the above as one endpoint, tcp://HOST:PORT", Value: cli.String(&c.Handshake)},
 		{Name: "tensor-parallel-size", Short: "-tp", Group: "Processes", Help: "devices that share one copy of the model", Value: cli.Fixed("1", "a model runs on one device")},
 		{Name: "pipeline-parallel-size", Short: "-pp", Group: "Processes", Help: "devices in a row", Value: cli.Fixed("1", "a model runs on one device")},
 		{Name: "shutdown-timeout", Group: "Processes", Help: "seconds that running requests may take to finish after SIGTERM; 0 aborts them at once", Value: cli.Int(&c.ShutdownTimeout, 0, 86400)},
