@@ -51,6 +51,10 @@ type engine struct {
 }
 
 func newEngine(tb testing.TB, edit func(*sched.Config)) *engine {
+	return newEngineWith(tb, &nopRunner{}, edit)
+}
+
+func newEngineWith(tb testing.TB, runner enginecore.Runner, edit func(*sched.Config)) *engine {
 	cfg := sched.DefaultConfig()
 	cfg.BlockSize = 32
 	cfg.MaxModelLen = 1 << 20
@@ -61,7 +65,7 @@ func newEngine(tb testing.TB, edit func(*sched.Config)) *engine {
 	clock := 0.0
 	core, err := enginecore.NewCore(enginecore.Config{
 		Sched: cfg, VocabSize: 32_000, Log: slog.New(slog.DiscardHandler),
-	}, &nopRunner{}, func() float64 { clock++; return clock })
+	}, runner, func() float64 { clock++; return clock })
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -276,5 +280,45 @@ func BenchmarkPrepare(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		e.prepare(b, 1)
+	}
+}
+
+// slowRunner is a device that takes its time, from Start on.
+type slowRunner struct {
+	nopRunner
+	takes time.Duration
+	until time.Time
+}
+
+func (r *slowRunner) Start(plan *step.SchedulerOutput) enginecore.Pass {
+	r.plan = plan
+	r.until = time.Now().Add(r.takes)
+	return r
+}
+
+func (r *slowRunner) Sample() (*step.ModelRunnerOutput, error) {
+	for time.Now().Before(r.until) { // a sleep would be rounded up
+	}
+	return r.nopRunner.Sample()
+}
+
+// BenchmarkOverlap is a decode step on a device that takes a millisecond.
+// ns/beyond-device is what the step costs on top: all of the host's work
+// without asynchronous scheduling, next to nothing of it with.
+func BenchmarkOverlap(b *testing.B) {
+	const numSeqs, takes = 1024, time.Millisecond
+	for _, async := range []bool{false, true} {
+		b.Run(fmt.Sprintf("seqs=%d/async=%v", numSeqs, async), func(b *testing.B) {
+			e := newEngineWith(b, &slowRunner{takes: takes}, func(c *sched.Config) { c.Async = async })
+			e.add(b, 0, numSeqs)
+			e.warmUp(b, numSeqs)
+			var took []time.Duration
+			for b.Loop() {
+				start := time.Now()
+				e.step(b)
+				took = append(took, time.Since(start))
+			}
+			b.ReportMetric(float64(median(took)-takes), "ns/beyond-device")
+		})
 	}
 }
