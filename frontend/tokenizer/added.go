@@ -113,7 +113,7 @@ func (a *addedScan) next() (text string, token *addedToken) {
 	for {
 		token, start, end := a.matcher.next(a.s, a.pos)
 		if token == nil {
-			text = a.s[min(a.done, len(a.s)):]
+			text = a.s[a.done:]
 			a.done = len(a.s)
 			return text, nil
 		}
@@ -134,6 +134,9 @@ func (a *addedScan) next() (text string, token *addedToken) {
 		if token.rstrip {
 			a.spaceEnd = skip(a.s, max(end, a.spaceEnd), space)
 			end = a.spaceEnd
+		}
+		if start >= end {
+			continue // an earlier token took all of it
 		}
 		if a.done < start {
 			text = a.s[a.done:start]

@@ -7,10 +7,10 @@ import (
 )
 
 // ErrInvalid reports a tokenizer file that contradicts itself or its format.
-var ErrInvalid = errors.New("tokenizer: invalid")
+var ErrInvalid = errors.New("invalid")
 
 // ErrUnsupported reports a tokenizer file that asks for what is not served.
-var ErrUnsupported = errors.New("tokenizer: not supported")
+var ErrUnsupported = errors.New("not supported")
 
 // Tokenizer turns text into token ids and back. Immutable but for a cache
 // without locks: safe for concurrent use.
