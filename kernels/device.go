@@ -222,7 +222,7 @@ type Queue interface {
 	RMSNorm(out, x Activation, w Vector, eps float32, T int)
 
 	// Linear sets out[t] = w·x[t] + bias, or adds that to out when accumulate.
-	// bias may be nil.
+	// bias may be nil. out must not be x.
 	Linear(out, x Activation, w Weight, bias Vector, accumulate bool, T int)
 
 	// GateMul sets out[t, i] = gate(gu[t, i])·gu[t, F+i], where gu comes from
@@ -233,6 +233,7 @@ type Queue interface {
 	// positions[t], writes q back into qkv and k, v into the cache at
 	// slots[t] = blockID·BlockSize + offset of the given layer. qNorm and
 	// kNorm, if not nil, are RMSNorm weights [HeadDim] applied per head first.
+	// The k and v of qkv are undefined afterwards: read them from the cache.
 	RopeKVWrite(qkv Activation, kv KVCache, layer int, positions, slots Ints,
 		rope Rope, shape AttnShape, qNorm, kNorm Vector, eps float32, T int)
 
@@ -260,6 +261,7 @@ type Queue interface {
 	CopyBlocks(kv KVCache, pairs Ints, n int)
 
 	// Sync runs what was recorded, in order, waits, and empties the queue. It
-	// returns the device's failure, after which the device is unusable.
+	// returns the device's failure, after which the device is unusable: an
+	// ErrIndex where an Ints holds a number that points outside.
 	Sync() error
 }

@@ -69,7 +69,29 @@ func TestOpenUnknown(t *testing.T) {
 	Register("test-a", nil)
 	Register("test-b", nil)
 	_, err := Open("tpu", Options{})
-	if !errors.Is(err, ErrUnknownDevice) || !strings.Contains(err.Error(), `"tpu" (this program has: test-a, test-b)`) {
-		t.Errorf(`Open("tpu") = %v`, err)
+	if !errors.Is(err, ErrUnknownDevice) {
+		t.Errorf(`Open("tpu") = %v, want %v`, err, ErrUnknownDevice)
+	}
+	for _, part := range []string{`"tpu"`, "test-a, test-b"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf(`Open("tpu") = %v, want it to say %s`, err, part)
+		}
+	}
+}
+
+func TestQuotaCores(t *testing.T) {
+	for _, c := range []struct {
+		cpuMax string
+		want   int
+	}{
+		{"max 100000\n", 1 << 30}, {"200000 100000\n", 2}, {"150000 100000", 2}, {"1000 100000", 1},
+		{"", 1 << 30}, {"x y", 1 << 30}, {"0 0", 1 << 30},
+	} {
+		if got := quotaCores(c.cpuMax); got != c.want {
+			t.Errorf("quotaCores(%q) = %d, want %d", c.cpuMax, got, c.want)
+		}
+	}
+	if n := DefaultThreads(); n < 1 {
+		t.Errorf("DefaultThreads() = %d", n)
 	}
 }

@@ -15,8 +15,9 @@ import "C"
 import (
 	"fmt"
 	"os"
-	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"govllm/kernels"
@@ -34,9 +35,11 @@ type Device struct {
 	err     error // of a failed Sync: the device is unusable
 }
 
+var levels = sync.OnceValue(func() []string { return strings.Fields(C.GoString(C.gk_isa_names())) })
+
 // Levels returns the names of the instruction-set levels that this machine has,
 // best first.
-func Levels() []string { return strings.Fields(C.GoString(C.gk_isa_names())) }
+func Levels() []string { return slices.Clone(levels()) }
 
 // Open starts the threads of a device.
 func Open(opt kernels.Options) (kernels.Device, error) {
@@ -52,7 +55,7 @@ func Open(opt kernels.Options) (kernels.Device, error) {
 	}
 	threads := opt.Threads
 	if threads == 0 {
-		threads = runtime.NumCPU()
+		threads = kernels.DefaultThreads()
 	}
 	if threads < 0 || threads > 1024 {
 		return nil, fmt.Errorf("cpu: %d threads are not in [1, 1024]", threads)

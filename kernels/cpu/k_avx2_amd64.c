@@ -1,6 +1,26 @@
 //go:build cgo
 
 // The AVX2 level: AVX2, FMA and F16C; 16 lanes are two registers.
+//
+// The ladder of Linear in bfloat16, 2 cores of AMD Zen 3, best of 5 alternating
+// runs, mean of 3072×576 and 576×1536. T=1 is weight bytes over a plain read of
+// memory (18.8 GB/s; above 1 because the last 32 MiB stay in the third-level
+// cache); the others are over the cores' FMA rate (177 GFLOP/s).
+//
+//	                                          T=1   T=4   T=16  T=256
+//	generic (SSE2, 2 rows a tile)             0.89  0.22  0.23  0.22
+//	1 tiles of 6 rows × 16 columns, or of     1.21  0.26  0.62  0.88
+//	  1 row × 4 panels, whose four streams
+//	  are what keeps memory busy
+//	2 fetch 2 KiB ahead: tiles of more rows   1.16  0.40  0.62  0.79
+//	  have one stream
+//	3 where several tiles share a panel,      1.14  0.36  0.71  0.83
+//	  fetch the next one spread over them
+//
+//	GOVLLM_CPU_ISA=avx2 go test -run xxx -bench 'Linear/dtype=bf' ./kernels/cpu
+//
+// A tile alone, weights in the first-level cache, reaches 0.93 or more of the
+// FMA rate. bfloat16 costs nothing there: a shift and a mask beside 12 FMAs.
 #pragma GCC target("avx2,fma,f16c")
 #include <immintrin.h>
 #include <math.h>

@@ -32,8 +32,9 @@ static void cut(gk_op *op, int rows, int rows_per_chunk, int cols, int cols_per_
 static void cut_linear(gk_dev *d, gk_op *op) {
 	int panels = gk_ceil(op->w->n, GK_LANES), T = op->T;
 	if (T <= d->isa->max_rows) {
-		int group = panels / (d->threads * 8);
-		group = group < 4 ? (group < 2 ? 2 : group) : group > 16 ? 16 : group & ~3;
+		// Four panels are the widest tile; several chunks a thread even out.
+		int group = panels / (d->threads * 7) & ~3;
+		group = group > 16 ? 16 : group > 0 ? group : panels < 4 * d->threads ? 1 : 2;
 		cut(op, T, T > 0 ? T : 1, panels, group);
 		return;
 	}

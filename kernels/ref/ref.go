@@ -13,7 +13,6 @@ package ref
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 
 	"govllm/kernels"
@@ -35,7 +34,7 @@ func Open(opt kernels.Options) (kernels.Device, error) {
 	}
 	n := opt.Threads
 	if n == 0 {
-		n = runtime.NumCPU()
+		n = kernels.DefaultThreads()
 	}
 	return &Device{threads: n}, nil
 }
