@@ -314,26 +314,41 @@ INLINE void range(const attn *a, int r, int part, int *lo, int *hi) {
 	*hi = pos + 1 - base < GK_PART ? pos + 1 - base : GK_PART;
 }
 
-// soften turns n raw scores into weights e^(score−top) and returns top and sum.
-INLINE void soften(const gk_shape *s, float *score, int lo, int hi, float *top, float *sum) {
-	v16 v[GK_PART / GK_LANES], m = v_set1(-INFINITY), l = v_zero();
-	for (int i = 0; i < GK_PART / GK_LANES; i++) {
-		v[i] = v_mul(v_load(score + i * 16), v_set1(s->scale));
-		if (s->softcap > 0) { // cap·tanh(x/cap) = cap·(1 − 2/(e^(2x/cap)+1))
-			v16 e = v_exp(v_mul(v[i], v_set1(2.0f / s->softcap)));
-			v16 t = v_sub(v_set1(1.0f), v_div(v_set1(2.0f), v_add(e, v_set1(1.0f))));
-			v[i] = v_mul(v_set1(s->softcap), t);
+// soften turns the raw scores of n rows into weights e^(score−top) and returns
+// each row's top and sum; a sum of −1 says that the row sees nothing here. It
+// goes by phases over all rows: a row's own steps wait for each other.
+static void soften(const attn *a, int n, const int *lo, const int *hi, float *top, float *sum) {
+	const gk_shape *s = &a->op->shape;
+	v16 l[MAX_ROWS];
+	for (int r = 0; r < n; r++) {
+		float *score = a->scores + r * GK_PART;
+		v16 m = v_set1(-INFINITY);
+		for (int i = 0; i < GK_PART; i += 16) {
+			v16 v = v_mul(v_load(score + i), v_set1(s->scale));
+			if (s->softcap > 0) { // cap·tanh(x/cap) = cap·(1 − 2/(e^(2x/cap)+1))
+				v16 x = v_exp(v_mul(v, v_set1(2.0f / s->softcap)));
+				v16 t = v_sub(v_set1(1.0f), v_div(v_set1(2.0f), v_add(x, v_set1(1.0f))));
+				v = v_mul(v_set1(s->softcap), t);
+			}
+			if (lo[r] > 0 || hi[r] < GK_PART)
+				v = v_range(v, i, lo[r], hi[r]);
+			m = v_max(v, m);
+			v_store(score + i, v);
 		}
-		v[i] = v_range(v[i], i * 16, lo, hi);
-		m = v_max(v[i], m);
+		top[r] = v_top(m);
 	}
-	*top = v_top(m);
-	for (int i = 0; i < GK_PART / GK_LANES; i++) {
-		v[i] = v_exp(v_sub(v[i], v_set1(*top)));
-		l = v_add(l, v[i]);
-		v_store(score + i * 16, v[i]);
+	for (int r = 0; r < n; r++) {
+		float *score = a->scores + r * GK_PART;
+		l[r] = v_zero();
+#pragma GCC unroll 4
+		for (int i = 0; i < GK_PART; i += 16) {
+			v16 w = v_exp(v_sub(v_load(score + i), v_set1(top[r])));
+			l[r] = v_add(l[r], w);
+			v_store(score + i, w);
+		}
 	}
-	*sum = v_sum(l);
+	for (int r = 0; r < n; r++)
+		sum[r] = lo[r] < hi[r] ? v_sum(l[r]) : -1;
 }
 
 // weigh adds Σ weight·v over positions [lo, hi) of the partition to n rows.
@@ -376,11 +391,7 @@ static void partition(const attn *a, int part, int r0, int n, float *top, float 
 			a->scores + u * GK_LANES, GK_PART, GK_LANES, 1, NULL, GK_LANES * gk_size(kv->dtype));
 		u += run;
 	}
-	for (int r = 0; r < n; r++)
-		if (lo[r] < hi[r])
-			soften(&a->op->shape, a->scores + r * GK_PART, lo[r], hi[r], &top[r], &sum[r]);
-		else
-			sum[r] = -1; // sees nothing here
+	soften(a, n, lo, hi, top, sum);
 	memset(acc, 0, sizeof(float) * n * a->hdp);
 	// What a row does not see must not be multiplied even by 0: it may be NaN.
 	// So the rows go together only over what all of them see.
