@@ -1018,9 +1018,6 @@ func filterInt(st *state, x Value, a args) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		if base != 0 && (base < 2 || base > 36) {
-			return nil, valueErrf("int() base must be >= 2 and <= 36, or 0")
-		}
 		if i, ok := intFromText(strOf(x), base); ok {
 			return i, nil
 		}
@@ -1035,6 +1032,9 @@ func filterInt(st *state, x Value, a args) (Value, error) {
 
 // intFromText is Python's int(s, base).
 func intFromText(s string, base int) (Value, bool) {
+	if base == 1 || base < 0 || base > 36 {
+		return nil, false
+	}
 	s = strings.TrimFunc(s, isSpace)
 	sign, digits := "", s
 	if s != "" && (s[0] == '-' || s[0] == '+') {

@@ -18,9 +18,10 @@ const maxFormatWidth = 1 << 20
 type spec struct {
 	fill      string
 	align     byte // '<', '>', '=', '^' or 0
-	sign      byte // '+', '-' or ' '
+	sign      byte // '+', '-', ' ' or 0
 	alt       bool // '#'
 	zero      bool
+	implicit  bool // align comes from zero alone
 	width     int
 	group     byte // ',' or '_' or 0
 	precision int  // -1 if absent
@@ -28,11 +29,13 @@ type spec struct {
 }
 
 func parseSpec(s string) (spec, error) {
-	f := spec{fill: " ", sign: '-', precision: -1}
+	f := spec{fill: " ", precision: -1}
+	filled := false
 	bad := func() (spec, error) { return f, valueErrf("Invalid format specifier %s", quote(s)) }
 	rest := s
 	if _, n := utf8.DecodeRuneInString(rest); n > 0 && len(rest) > n && strings.IndexByte("<>=^", rest[n]) >= 0 {
 		f.fill, f.align, rest = rest[:n], rest[n], rest[n+1:]
+		filled = true
 	} else if rest != "" && strings.IndexByte("<>=^", rest[0]) >= 0 {
 		f.align, rest = rest[0], rest[1:]
 	}
@@ -44,14 +47,15 @@ func parseSpec(s string) (spec, error) {
 		rest = rest[1:]
 		return c
 	}
-	if c := take("+- "); c != 0 {
-		f.sign = c
-	}
+	f.sign = take("+- ")
 	f.alt = take("#") != 0
 	if take("0") != 0 {
 		f.zero = true
+		if !filled {
+			f.fill = "0"
+		}
 		if f.align == 0 {
-			f.fill, f.align = "0", '='
+			f.align, f.implicit = '=', true
 		}
 	}
 	var ok bool
@@ -108,7 +112,7 @@ func (r *run) formatText(s string, f spec) (string, error) {
 	switch {
 	case f.typ != 0 && f.typ != 's':
 		return "", valueErrf("Unknown format code '%c' for object of type 'str'", f.typ)
-	case f.sign != '-':
+	case f.sign != 0:
 		return "", valueErrf("Sign not allowed in string format specifier")
 	case f.alt:
 		return "", valueErrf("Alternate form (#) not allowed in string format specifier")
@@ -116,7 +120,7 @@ func (r *run) formatText(s string, f spec) (string, error) {
 		return "", valueErrf("Cannot specify '%c' with 's'.", f.group)
 	}
 	if f.align == '=' {
-		if !f.zero {
+		if !f.implicit {
 			return "", valueErrf("'=' alignment not allowed in string format specifier")
 		}
 		f.align = '<'
@@ -154,19 +158,15 @@ func (r *run) pad(sign, body string, f spec, align byte) (string, error) {
 
 func (r *run) formatNumber(v Value, f spec) (string, error) {
 	i, isInt := asInt(v)
-	if b, ok := v.(Bool); ok && f.typ == 0 {
-		text, err := r.str(b)
-		if err != nil {
-			return "", err
-		}
-		return r.pad("", text, f, '>')
+	typ := max(f.typ, 1) // no type is no byte of these lists
+	if f.group != 0 && strings.IndexByte("\x01deEfFgG%", typ) < 0 && !(f.group == '_' && strings.IndexByte("boxX", typ) >= 0) {
+		return "", valueErrf("Cannot specify '%c' with '%c'.", f.group, f.typ)
 	}
-	typ := f.typ
-	if isInt && strings.IndexByte("eEfFgG%", max(typ, 1)) < 0 {
+	if isInt && strings.IndexByte("eEfFgG%", typ) < 0 {
 		return r.formatInt(i, f)
 	}
-	if !isInt && strings.IndexByte("eEfFgGn%", max(typ, 1)) < 0 && typ != 0 {
-		return "", valueErrf("Unknown format code '%c' for object of type 'float'", typ)
+	if !isInt && strings.IndexByte("\x01eEfFgGn%", typ) < 0 {
+		return "", valueErrf("Unknown format code '%c' for object of type 'float'", f.typ)
 	}
 	x, _, err := asFloat(v)
 	if err != nil {
@@ -192,6 +192,12 @@ func (r *run) formatInt(v Value, f spec) (string, error) {
 	case 'x', 'X':
 		base, prefix, every = 16, "0"+string(f.typ), 4
 	case 'c':
+		switch {
+		case f.sign != 0:
+			return "", valueErrf("Sign not allowed with integer format specifier 'c'")
+		case f.alt:
+			return "", valueErrf("Alternate form (#) not allowed with integer format specifier 'c'")
+		}
 		if !z.IsInt64() || sign == "-" || !utf8.ValidRune(rune(min(z.Int64(), 1<<30))) {
 			return "", valueErrf("%%c arg not in range(0x110000)")
 		}
@@ -217,7 +223,7 @@ func signText(negative bool, sign byte) string {
 	switch {
 	case negative:
 		return "-"
-	case sign != '-':
+	case sign == '+' || sign == ' ':
 		return string(sign)
 	}
 	return ""
@@ -232,7 +238,7 @@ func groupDigits(s string, f spec, every, signLen int) string {
 	if i := strings.IndexFunc(s, func(c rune) bool { return c == '.' || c == 'e' || c == 'E' || c == '%' }); i >= 0 && every == 3 {
 		digits, tail = s[:i], s[i:]
 	}
-	if f.zero && f.fill == "0" && f.align == '=' {
+	if f.fill == "0" && f.align == '=' {
 		n := len(digits)
 		for n+(n-1)/every+len(tail)+signLen < f.width {
 			n++
@@ -286,7 +292,7 @@ func floatBody(x float64, f spec) (string, error) {
 		return point(strconv.FormatFloat(x*100, 'f', precision, 64), f.alt) + "%", nil
 	case 0:
 		if f.precision < 0 {
-			return floatRepr(x), nil
+			return point(floatRepr(x), f.alt), nil
 		}
 		s := generalFloat(x, max(precision, 1), 'e', f.alt, 1)
 		if !strings.ContainsAny(s, ".e") {
@@ -404,7 +410,7 @@ func (p *percent) conversion(s string) (int, error) {
 		keyed, p.keyed = v, true
 		i = end + 1
 	}
-	f := spec{fill: " ", sign: '-', precision: -1, align: '>'}
+	f := spec{fill: " ", precision: -1, align: '>'}
 	for ; i < len(s) && strings.IndexByte("#0- +", s[i]) >= 0; i++ {
 		switch s[i] {
 		case '#':
@@ -494,7 +500,7 @@ func (p *percent) convert(v Value, f spec) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		f.typ, f.sign, f.alt = 0, '-', false
+		f.typ, f.sign, f.alt = 0, 0, false
 		if f.align == '>' {
 			return p.run.padText(text, f, '>')
 		}
@@ -536,8 +542,8 @@ func zeroFill(f *spec) {
 }
 
 func (p *percent) char(v Value, f spec) (string, error) {
+	f.typ, f.precision, f.sign, f.alt = 0, -1, 0, false
 	if s, ok := asStr(v); ok && utf8.RuneCountInString(s) == 1 {
-		f.typ, f.precision = 0, -1
 		return p.run.padText(s, f, f.align)
 	}
 	n, ok := asInt(v)
@@ -548,7 +554,6 @@ func (p *percent) char(v Value, f spec) (string, error) {
 	if i < 0 || i > utf8.MaxRune {
 		return "", valueErrf("%%c arg not in range(0x110000)")
 	}
-	f.typ, f.precision = 0, -1
 	return p.run.padText(string(rune(i)), f, f.align)
 }
 

@@ -135,6 +135,64 @@ EXPRESSIONS = {
         '{a.b}'.format_map({'a': {'b': 1}})
         'x: %s' | format(1), '%s %s' | format('a', 'b'), '%(q)s' | format(q=1)
     """,
+    "formatting in detail": """
+        '{:14}|{:#x}|{:>015}|{:*<8}|{: d}|{:^9.2e}|{:_x}|{:+,.1f}|{:010,}|{:G}'.format(true, 255, -7, 'ab', 5, 2.5, 1234567, 1234.56, 1234567, 1e20)
+        '{:=+7}|{:05}|{:.0f}|{:#.0f}|{:.3}|{:8.3}|{:c}|{:o}|{:n}|{:.2%}'.format(-3, 'ab', 2.5, 2.5, 'abcdef', 1.0, 65, 8, 1234, 0.12345)
+        '{:-}'.format('a')
+        '{:=5}'.format('a')
+        '{:#}'.format('a')
+        '{:,}'.format('a')
+        '{:d}'.format('a')
+        '{:d}'.format(1.5)
+        '{:.2d}'.format(1)
+        '{:,n}'.format(1)
+        '{:+c}'.format(65)
+        '{:#c}'.format(65)
+        '{:c}'.format(-1)
+        '{:5}'.format(none)
+        '{:q}'.format(1)
+        '{:5'.format(1)
+        '}'.format(1)
+        '{0} {}'.format(1)
+        '{!x}'.format(1)
+        '{a[}'.format(a=1)
+        '%c|%5c|%-3c|%c' % (65, 'x', 'y', 'é'), '%.3d|%#x|%#X|%+.4d|% d' % (5, 255, 255, 7, 3), '%5.1f|%-7.2e|%#g|%G' % (1.25, 12345.0, 1.0, 1e-10)
+        '%a' % 'é', '%i %u' % (1, 2), '%-5s|%5.1s|' % ('a', 'bc'), '%s' % (undefined_name,), '' % undefined_name, '' % {}, '' % []
+        '' % 1
+        '%' % 1
+        '%q' % 1
+        '%d' % 1.5, '%d' % true, '%x' % big
+        '%x' % 1.5
+        '%c' % 'ab'
+        '%c' % 1.5
+        '%f' % 'a'
+        '%(a' % {}
+        '%(a)s' % 1
+        '%(a)s' % {}
+        '%d' % undefined_name
+        '%f' % undefined_name
+        1e16 | round(-3), 12345.678 | round(-2), 0.5 | round, 1.5 | round, -2.5 | round, 15 | round(-1), 25 | round(-1), 1e300 | round(2), 5 | round(1, 'floor'), 2.345 | round(2, 'ceil')
+    """,
+    "methods": """
+        l.count(1), l.index(1), l.copy(), (1, 2, 1).count(1), (1, 2).index(2), range(5).index(3), range(5).count(9), [1, 1.0, true].count(1)
+        l.index(9)
+        l.index(3, 1)
+        dict.fromkeys('ab'), dict.fromkeys([1], 2), d.fromkeys('a')
+        i.real, i.imag, f.real, f.imag, i.numerator, i.denominator, i.bit_length(), big.bit_length(), f.is_integer(), 2.0.is_integer is defined, t.real, i.conjugate()
+        range(1, 9, 2).start, range(1, 9, 2).stop, range(1, 9, 2).step
+        {'a': 1}.keys() == {'a': 2}.keys(), {'a': 1}.items() == {'a': 1}.items(), {'a': 1}.values() == {'a': 1}.values(), {'a': 1}.keys() == ['a']
+        range(3) == range(3), range(0) == range(5, 0), range(0, 3, 2) == range(0, 4, 2), [range(3)] == [range(4)]
+        big == 12345678901234567890, big < 1e19, big > 1e20, 9007199254740993 < 9007199254740992.0, 1 < 'inf' | float, (1 > 'nan' | float)
+        {1e20: 'a'}[100000000000000000000], {(1, 'a'): 2}[(1.0, 'a')], {none: 1}[none], {1.5: 2}[1.5]
+        {'a': 1}.items() | reverse | list, {'a': 1}.keys() | last, range(3) | reverse | list, undefined_name | reverse | list, s | map('upper') | reverse | join
+        '٣' | int, ' -5 ' | int, '0b11' | int(base=0), '0b11' | int(base=2), '12' | int(base=37)
+        'abc' | attr('upper') is callable, d | attr('__class__') is defined
+        undefined_name | attr('x')
+        5 | last
+        'ab' | striptags, 'a <b>c</b> &amp; <!-- x --> d' | striptags, 'well-known self-made' | wordwrap(8), 'aaaa-bbbb' | wordwrap(6, break_on_hyphens=false), 'abcdefgh ij' | wordwrap(4, false)
+        'x' | center(5, 1)
+        loop is defined, self is defined, caller is defined
+    """,
     "indexing": """
         l[0], l[-1], l[1:], l[::-1], l[:2], l[5:], l[-2:], l[::2], (1, 2, 3)[1:], s[1], s[-1], s[::-1], u[1:3], u[6]
         l[9] is defined, d['zz'] is defined, d.zz is defined, l['a'] is defined, s[0].upper()
