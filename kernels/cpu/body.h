@@ -371,7 +371,7 @@ static void weigh(const attn *a, int n, const float *weights, float *acc, int lo
 // score, the sum of weights and the weighted sum of v.
 static void partition(const attn *a, int part, int r0, int n, float *top, float *sum, float *acc) {
 	const gk_kv *kv = a->op->kv;
-	int lo[MAX_ROWS], hi[MAX_ROWS], first = GK_PART, last = 0, lo_max = 0, hi_min = GK_PART;
+	int lo[MAX_ROWS] = {0}, hi[MAX_ROWS] = {0}, first = GK_PART, last = 0, lo_max = 0, hi_min = GK_PART;
 	for (int r = 0; r < n; r++) {
 		range(a, r0 + r, part, &lo[r], &hi[r]);
 		if (lo[r] >= hi[r])
