@@ -235,9 +235,9 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkAddAbort is an ADD of a 512-token prompt and the abort of another
-// from anywhere in the queue; preparing it (checks and hashes) is another
-// goroutine's work and measured apart.
+// BenchmarkAddAbort is an ADD of a 512-token prompt (16 blocks) and the abort of
+// another from anywhere in the queue, medians of each; preparing a prompt (checks
+// and hashes) is another goroutine's work and BenchmarkPrepare.
 func BenchmarkAddAbort(b *testing.B) {
 	for _, policy := range sched.Policies {
 		for _, waiting := range []int{1, 20_000, 1_000_000} {
@@ -250,25 +250,22 @@ func BenchmarkAddAbort(b *testing.B) {
 					e.core.Add(r)
 				}
 				rng := rand.New(rand.NewPCG(1, 2))
-				batch := make([]*request.Request, 0, 1000)
+				var added, aborted []time.Duration
 				next := waiting
 				b.ReportAllocs()
 				for b.Loop() {
-					if len(batch) == 0 {
-						b.StopTimer()
-						for range 1000 {
-							batch = append(batch, e.prepare(b, next))
-							next++
-						}
-						b.StartTimer()
-					}
-					r := batch[len(batch)-1]
-					batch = batch[:len(batch)-1]
-					e.core.Add(r)
+					r := e.prepare(b, next)
+					next++
 					i := rng.IntN(waiting)
+					start := time.Now()
+					e.core.Add(r)
+					between := time.Now()
 					e.core.Abort(ids[i])
+					added, aborted = append(added, between.Sub(start)), append(aborted, time.Since(between))
 					ids[i] = r.ID
 				}
+				b.ReportMetric(float64(median(added)), "ns/add")
+				b.ReportMetric(float64(median(aborted)), "ns/abort")
 			})
 		}
 	}

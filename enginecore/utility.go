@@ -9,7 +9,9 @@ import (
 )
 
 // ErrShuttingDown is the answer to utility calls once the engine drains.
-var ErrShuttingDown = errors.New("Server shutting down") //nolint:staticcheck // vLLM's spelling, which clients read
+//
+//lint:ignore ST1005 vLLM's spelling, which clients read
+var ErrShuttingDown = errors.New("Server shutting down")
 
 // utilities are the methods a frontend may call, by vLLM's names. Each gets its
 // positional arguments and returns the result that goes back; errDeferred says

@@ -40,7 +40,7 @@ type Cache struct {
 // New returns a cache of numBlocks blocks, the null block included, of
 // blockSize tokens. A nil hasher turns prefix caching off.
 func New(numBlocks, blockSize int, hasher *Hasher) *Cache {
-	return &Cache{blockSize: blockSize, pool: NewPool(numBlocks), index: NewIndex(), hasher: hasher}
+	return &Cache{blockSize: blockSize, pool: NewPool(numBlocks), index: NewIndex(numBlocks), hasher: hasher}
 }
 
 // BlockSize is the number of tokens of a block.

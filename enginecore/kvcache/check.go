@@ -115,7 +115,7 @@ func (c *Cache) checkIndex(running, queued []*request.Request) error {
 		if got != w {
 			errs = append(errs, fmt.Errorf("node %d: %+v, recounted %+v", id, got, w))
 		}
-		if c.index.byHash[n.hash] != id {
+		if c.index.table.find(c.index, &n.hash) != id {
 			errs = append(errs, fmt.Errorf("node %d is not what its hash leads to", id))
 		}
 		if w.waiting > 0 && w.coming == 0 && w.blocks == 0 {

@@ -31,20 +31,23 @@ const (
 // and a prefix lookup walks numbers instead of hashing. They live in chunks
 // that never move: growing costs no copy of what is there.
 type Index struct {
-	byHash    map[request.Hash]int32
+	table     table
 	chunks    [][]node
 	free      []int32
 	numNodes  int32 // ever made
 	numWanted int
 }
 
-// NewIndex returns an empty index.
-func NewIndex() *Index {
-	return &Index{byHash: make(map[request.Hash]int32)}
+// NewIndex returns an empty index for the prefixes that numBlocks blocks may
+// hold, and as many others as there will be.
+func NewIndex(numBlocks int) *Index {
+	x := &Index{}
+	x.table.init(numBlocks)
+	return x
 }
 
 // Len is the number of distinct prefixes somebody lists or holds.
-func (x *Index) Len() int { return len(x.byHash) }
+func (x *Index) Len() int { return x.table.n }
 
 func (x *Index) at(id int32) *node {
 	i := id - 1
@@ -53,13 +56,13 @@ func (x *Index) at(id int32) *node {
 
 // intern returns the node of hash, made if need be, with one reference more.
 func (x *Index) intern(hash request.Hash) int32 {
-	if id, ok := x.byHash[hash]; ok {
+	if id := x.table.find(x, &hash); id != 0 {
 		x.at(id).refs++
 		return id
 	}
 	id := x.fresh()
 	*x.at(id) = node{hash: hash, refs: 1}
-	x.byHash[hash] = id
+	x.table.insert(&hash, id)
 	return id
 }
 
@@ -87,7 +90,7 @@ func (x *Index) drop(id int32) {
 		invariants.Fail("prefix node %d dropped with refs %d, waiting %d, coming %d, block %d",
 			id, n.refs, n.waiting, n.coming, n.first)
 	}
-	delete(x.byHash, n.hash)
+	x.table.remove(&n.hash, id)
 	x.free = append(x.free, id)
 }
 

@@ -176,7 +176,7 @@ func TestReleaseTwicePanics(t *testing.T) {
 // evicted without losing the other.
 func TestTwins(t *testing.T) {
 	for _, evict := range [][]int32{{1, 2, 3}, {3, 2, 1}, {2, 1, 3}, {2, 3, 1}} {
-		p, x := NewPool(5), NewIndex()
+		p, x := NewPool(5), NewIndex(5)
 		id := x.intern(request.Hash{1})
 		left := []int32{1, 2, 3}
 		for _, b := range left {
