@@ -2,13 +2,18 @@ package tokenizer
 
 import (
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"govllm/protocol/modelfile/builtin"
 )
 
 // readFile returns the contents of a file, or of file.gz unpacked.
@@ -44,6 +49,7 @@ func readJSON[T any](tb testing.TB, name string) T {
 
 // golden is what the reference makes of the corpus; see testdata/golden.mjs.
 type golden struct {
+	SHA256  string    `json:"sha256"`  // of tokenizer.json
 	IDs     [][]int32 `json:"ids"`     // by text; nil: not asked
 	Special [][]int32 `json:"special"` // the first texts, with special tokens added
 	Decode  []struct {
@@ -93,6 +99,27 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestBuiltin compares the tokenizer of the builtin model, which loads with its
+// configuration too.
+func TestBuiltin(t *testing.T) {
+	file, err := fs.ReadFile(builtin.FS, "tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := fs.ReadFile(builtin.FS, "tokenizer_config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := Load(file, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if eos, ok := tok.EOS(); !ok || !tok.IsSpecial(eos) {
+		t.Errorf("EOS() = %d, %v, want a special token", eos, ok)
+	}
+	compareWith(t, file, readJSON[golden](t, "testdata/builtin.golden.json"), corpus(t))
+}
+
 // TestOracle compares real vocabularies, which are not committed. The directory
 // is made by testdata/oracle/fetch.sh.
 func TestOracle(t *testing.T) {
@@ -115,8 +142,19 @@ func TestOracle(t *testing.T) {
 // compareGolden compares encoding and decoding with a golden file, and logs how
 // many cases were the same.
 func compareGolden(t *testing.T, directory string, texts []string) {
-	tok := loadDirectory(t, directory)
-	want := readJSON[golden](t, filepath.Join(directory, "golden.json"))
+	file := readFile(t, filepath.Join(directory, "tokenizer.json"))
+	compareWith(t, file, readJSON[golden](t, filepath.Join(directory, "golden.json")), texts)
+}
+
+func compareWith(t *testing.T, file []byte, want golden, texts []string) {
+	t.Helper()
+	if sum := sha256.Sum256(file); hex.EncodeToString(sum[:]) != want.SHA256 {
+		t.Fatal("tokenizer.json is not the one the golden file was made from: make it again (testdata/small.sh, testdata/oracle/fetch.sh)")
+	}
+	tok, err := Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	encoded, decoded := 0, 0
 	check := func(text string, special bool, ids []int32) {
 		got, err := tok.Encode(text, special)

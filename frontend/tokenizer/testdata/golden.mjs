@@ -8,6 +8,7 @@
 // beginning elsewhere for each tokenizer; null stands for the others.
 //
 // The package is Hugging Face's own Rust library, taken from the working directory.
+import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
@@ -61,7 +62,8 @@ async function golden(file, offset) {
   }
   const special = [];
   for (const text of corpus.slice(0, 10)) special.push(await encode(text, true));
-  return { ids, special, decode: await decodings(tokenizer, ids.filter((x) => x).slice(0, 200)) };
+  const sha256 = createHash("sha256").update(fs.readFileSync(file)).digest("hex");
+  return { sha256, ids, special, decode: await decodings(tokenizer, ids.filter((x) => x).slice(0, 200)) };
 }
 
 for (const [i, name] of fs.readdirSync(process.argv[2]).sort().entries()) {
