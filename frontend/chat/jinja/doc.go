@@ -12,7 +12,7 @@
 //	lexer.go, parser.go → ast.go → scope.go (names to slots) → exec.go
 //	value.go, dict.go, number.go, compare.go, repr.go, iterate.go   Python's values
 //	attr.go, strmethods.go, objects.go, globals.go                  their methods, and functions
-//	filters.go, htmltext.go, predicates.go, tojson.go, format.go    filters and tests
+//	filters*.go, htmltext.go, predicates.go, tojson.go, format.go   filters and tests
 //	limits.go                                                       bounds on work and memory
 //
 // A Template is compiled once, immutable, and renders in any number of
