@@ -8,6 +8,7 @@ import (
 
 	"govllm/cmd/internal/flags"
 	"govllm/enginecore"
+	"govllm/enginecore/mockrunner"
 	"govllm/enginecore/model"
 	"govllm/enginecore/modelrunner"
 	"govllm/enginecore/step"
@@ -19,8 +20,9 @@ import (
 
 // engine is a model on a device, ready to compute steps.
 type engine struct {
-	device      kernels.Device
-	runner      *modelrunner.Runner
+	device      kernels.Device      // nil: --device mock
+	model       *modelrunner.Runner // nil: --device mock
+	runner      enginecore.Runner
 	vocabSize   int
 	maxModelLen int
 	numBlocks   int
@@ -38,6 +40,9 @@ func load(opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
 	maxModelLen, err := m.MaxModelLen(opts.MaxModelLen)
 	if err != nil {
 		return nil, err
+	}
+	if opts.Device == "mock" {
+		return mock(opts, m, maxModelLen, log)
 	}
 	dev, err := kernels.Open(opts.Device, kernels.Options{Threads: opts.Threads})
 	if err != nil {
@@ -62,14 +67,43 @@ func load(opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.runner, err = modelrunner.New(dev, net, cfg); err != nil {
+	if e.model, err = modelrunner.New(dev, net, cfg); err != nil {
 		return nil, err
 	}
+	e.runner = joined{e.model}
 	log.Info("model loaded", "model", opts.Model, "architecture", m.Config.Architecture, "device", dev.Name(), "dtype", e.dtype,
 		"took", time.Since(start).Round(time.Millisecond))
 	log.Info("KV cache", "blocks", e.numBlocks-1, "block_size", opts.BlockSize, "tokens", (e.numBlocks-1)*opts.BlockSize,
 		"dtype", cfg.KVDType, "max_model_len", maxModelLen)
 	return e, nil
+}
+
+// mock is an engine that computes nothing: seeded tokens, at once. It keeps the
+// model's vocabulary and limits, and block tables over a cache of the size
+// asked for that holds no data.
+func mock(opts *flags.Core, m *modelfile.Model, maxModelLen int, log *slog.Logger) (*engine, error) {
+	r, err := mockrunner.New(opts.MaxNumSeqs, m.Config.VocabSize)
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{runner: r, vocabSize: m.Config.VocabSize, maxModelLen: maxModelLen, dtype: kernels.F32}
+	if e.numBlocks, err = numBlocks(opts, model.KVShape(m.Config, 0, opts.BlockSize, e.dtype), maxModelLen, modelrunner.AvailableMemory()); err != nil {
+		return nil, err
+	}
+	log.Warn("no model: --device mock answers with random tokens", "vocabulary", e.vocabSize, "blocks", e.numBlocks-1)
+	return e, nil
+}
+
+// numBlocks sizes the KV cache, the null block included.
+func numBlocks(opts *flags.Core, shape kernels.KVShape, maxModelLen int, available int64) (int, error) {
+	if opts.NumBlocksOverride > 0 {
+		return opts.NumBlocksOverride, nil
+	}
+	bytes, err := kvBytes(opts, available)
+	if err != nil {
+		return 0, err
+	}
+	return modelrunner.KVBlocks(shape, bytes, maxModelLen)
 }
 
 // plan decides types and sizes and checks that all of it fits the memory.
@@ -87,14 +121,8 @@ func (e *engine) plan(opts *flags.Core, m *modelfile.Model, src *modelfile.Weigh
 	}
 	available := modelrunner.AvailableMemory()
 	shape := model.KVShape(m.Config, 0, opts.BlockSize, kvType)
-	if e.numBlocks = opts.NumBlocksOverride; e.numBlocks == 0 {
-		kvBytes, err := kvBytes(opts, available)
-		if err != nil {
-			return cfg, err
-		}
-		if e.numBlocks, err = modelrunner.KVBlocks(shape, kvBytes, e.maxModelLen); err != nil {
-			return cfg, err
-		}
+	if e.numBlocks, err = numBlocks(opts, shape, e.maxModelLen, available); err != nil {
+		return cfg, err
 	}
 	cfg = modelrunner.Config{
 		MaxNumSeqs: opts.MaxNumSeqs, MaxNumBatchedTokens: opts.MaxNumBatchedTokens, MaxModelLen: e.maxModelLen,
@@ -133,12 +161,15 @@ func progress(log *slog.Logger) func(done, total int64) {
 }
 
 func (e *engine) close() error {
-	if e.runner != nil {
-		if err := e.runner.Close(); err != nil {
+	if e.model != nil {
+		if err := e.model.Close(); err != nil {
 			return err
 		}
 	}
-	return e.device.Close()
+	if e.device != nil {
+		return e.device.Close()
+	}
+	return nil
 }
 
 // registration is what the frontends are told of this engine.
@@ -153,7 +184,7 @@ func (e *engine) registration(opts *flags.Core, instance string) *protocol.Regis
 	}
 }
 
-// runner joins modelrunner's concrete pass to the interface of enginecore.
-type runner struct{ *modelrunner.Runner }
+// joined gives modelrunner's concrete pass as the interface of enginecore.
+type joined struct{ *modelrunner.Runner }
 
-func (r runner) Start(plan *step.SchedulerOutput) enginecore.Pass { return r.Runner.Start(plan) }
+func (r joined) Start(plan *step.SchedulerOutput) enginecore.Pass { return r.Runner.Start(plan) }

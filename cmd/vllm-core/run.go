@@ -92,13 +92,13 @@ func newLoop(opts *flags.Core, e *engine, conn *ipc.EngineConn, log *slog.Logger
 	core, err := enginecore.NewCore(enginecore.Config{
 		Sched: sched.Config{
 			MaxNumSeqs: opts.MaxNumSeqs, MaxNumBatchedTokens: opts.MaxNumBatchedTokens, MaxModelLen: e.maxModelLen,
-			LongPrefillTokenThreshold: opts.LongPrefillTokenThreshold, Policy: sched.Policy(opts.SchedulingPolicy),
+			LongPrefillTokenThreshold: opts.LongPrefillTokenThreshold, Policy: sched.Policy(opts.SchedulingPolicy), Async: opts.AsyncScheduling,
 			BlockSize: opts.BlockSize, NumBlocks: e.numBlocks,
 			NoPrefixCaching: !opts.EnablePrefixCaching, HashAlgo: kvcache.HashAlgo(opts.PrefixCachingHashAlgo), NoLogStats: opts.DisableLogStats,
 		},
 		VocabSize: e.vocabSize, Seed: uint64(opts.Seed), EngineIndex: opts.Rank, NumClients: conn.NumClients(),
 		Coordinated: conn.Init().Addresses.CoordinatorInput != "",
-	}, runner{e.runner}, func() float64 { return time.Since(start).Seconds() })
+	}, e.runner, func() float64 { return time.Since(start).Seconds() })
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ type Core struct {
 	MaxNumBatchedTokens       int
 	LongPrefillTokenThreshold int
 	SchedulingPolicy          string
+	AsyncScheduling           bool
 	BlockSize                 int
 	KVCacheBytes              int // 0: from VLLM_CPU_KVCACHE_SPACE, else by the machine
 	KVCacheSpaceGiB           float64
@@ -177,7 +178,7 @@ func coreFlags(c *Core) []cli.Flag {
 		{Name: "load-format", Group: "Model", Help: "how weights are stored", Value: cli.Enum(new("auto"), "auto", "safetensors")},
 		{Name: "seed", Group: "Model", Help: "of sampling, for requests without their own", Value: cli.Int(&c.Seed, math.MinInt, math.MaxInt)},
 		{Name: "data-parallel-rank", Aliases: []string{"dp-rank"}, Group: "Processes", Help: "number of this core among those of one frontend", Value: cli.Int(&c.Rank, 0, 65535)},
-		{Name: "device", Group: "Device", Help: "where the model runs: cpu, or ref, the plain definition of every kernel", Value: cli.Enum(&c.Device, "cpu", "ref")},
+		{Name: "device", Group: "Device", Help: "where the model runs: cpu; ref, the plain definition of every kernel; or mock, random tokens at once, to measure all the rest", Value: cli.Enum(&c.Device, "cpu", "ref", "mock")},
 		{Name: "cpu-threads", Group: "Device", Help: "threads that compute; one per core if not given", Value: cli.OptInt(&c.Threads, 1, 1024)},
 
 		{Name: "max-num-seqs", Group: "Scheduler", Help: "requests that may run at once", Value: cli.Int(&c.MaxNumSeqs, 1, 1<<20)},
@@ -185,6 +186,7 @@ func coreFlags(c *Core) []cli.Flag {
 		{Name: "enable-chunked-prefill", Group: "Scheduler", Help: "long prompts share steps with other requests", Value: cli.FixedSwitch(true, "every step is planned that way")},
 		{Name: "long-prefill-token-threshold", Group: "Scheduler", Help: "most tokens of one prompt in a step; 0 for no such limit", Value: cli.Int(&c.LongPrefillTokenThreshold, 0, math.MaxInt32)},
 		{Name: "scheduling-policy", Group: "Scheduler", Help: "order of waiting requests", Value: cli.Enum(&c.SchedulingPolicy, "fcfs", "priority")},
+		{Name: "async-scheduling", Group: "Scheduler", Help: "plan a step while the device computes the one before; the text is the same", Value: cli.Bool(&c.AsyncScheduling)},
 
 		{Name: "block-size", Group: "KV cache", Help: "tokens in a block", Value: cli.Int(&c.BlockSize, 1, 4096)},
 		{Name: "kv-cache-memory-bytes", Group: "KV cache", Help: "size of the cache; if not given, the smaller of 4 GiB and a quarter of the memory that this process may use", Value: cli.OptInt(&c.KVCacheBytes, 1, math.MaxInt)},

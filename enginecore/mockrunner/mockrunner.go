@@ -1,0 +1,74 @@
+// Package mockrunner computes nothing: every step answers at once, with tokens
+// drawn from the request's seed. It is what measures everything around the
+// model, --device mock.
+//
+// A request's tokens depend on its seed and the position alone, as a model's
+// do, so text does not change with batch mates, chunks or preemption. EOS is
+// drawn like any other token: measurements ask for ignore_eos.
+package mockrunner
+
+import (
+	"fmt"
+
+	"govllm/enginecore"
+	"govllm/enginecore/step"
+)
+
+// Runner implements enginecore.Runner. The engine loop owns it.
+type Runner struct {
+	vocabSize uint64
+	rows      []row // by step.Row
+	passes    [2]pass
+	n         int
+}
+
+// row is what a request's next token is drawn from.
+type row struct {
+	seed   uint64
+	tokens int // prompt and output so far
+}
+
+// New returns a runner of up to maxNumSeqs rows and a vocabulary of vocabSize.
+func New(maxNumSeqs, vocabSize int) (*Runner, error) {
+	if maxNumSeqs < 1 || vocabSize < 1 {
+		return nil, fmt.Errorf("mock runner: %d rows and a vocabulary of %d, both must be at least 1", maxNumSeqs, vocabSize)
+	}
+	return &Runner{vocabSize: uint64(vocabSize), rows: make([]row, maxNumSeqs)}, nil
+}
+
+// pass is a step whose result is there already. Results of one pass live until
+// the one after next, as asynchronous scheduling needs.
+type pass struct{ result step.ModelRunnerOutput }
+
+func (p *pass) Sample() (*step.ModelRunnerOutput, error) { return &p.result, nil }
+
+// Start answers a plan.
+func (r *Runner) Start(plan *step.SchedulerOutput) enginecore.Pass {
+	for i := range plan.New {
+		n := &plan.New[i]
+		r.rows[n.Row] = row{seed: n.Seed, tokens: len(n.TokenIDs)}
+	}
+	p := &r.passes[r.n%2]
+	r.n++
+	p.result.Sampled = p.result.Sampled[:0]
+	for i := range plan.Scheduled {
+		s := &plan.Scheduled[i]
+		token := int32(-1)
+		if s.Samples {
+			q := &r.rows[s.Row]
+			token = int32(mix(q.seed^uint64(q.tokens)<<32) % r.vocabSize)
+			q.tokens++
+		}
+		p.result.Sampled = append(p.result.Sampled, token)
+	}
+	return p
+}
+
+// mix is the finalizer of SplitMix64: every bit of x moves every bit of the
+// result. Source: Steele, Lea and Flood 2014.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
