@@ -72,9 +72,10 @@ func (d *Dict) All() func(yield func(key, v Value) bool) {
 // Clone returns a copy whose top level may be changed on its own.
 func (d *Dict) Clone() *Dict {
 	c := NewDict()
-	for key, v := range d.All() {
-		h, _ := hash(key, 0)
-		c.set(h, key, v)
+	if d != nil {
+		for _, e := range d.entries {
+			c.set(e.hash, e.key, e.val)
+		}
 	}
 	return c
 }
