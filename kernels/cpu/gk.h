@@ -117,7 +117,7 @@ typedef struct __attribute__((aligned(64))) gk_op {
 	char pad[48];
 
 	int32_t kind, T;
-	int32_t chunks; // of GK_ATTENTION: set by its plan
+	int32_t chunks; // atomic; of GK_ATTENTION: set by its plan
 	int32_t flag;
 	int32_t rows_per_chunk, cols_per_chunk;
 	int32_t tile_queries; // most queries of one attention item
@@ -206,7 +206,7 @@ int gk_run(gk_dev *, gk_op *ops, int n);
 int gk_pack(gk_dev *, gk_weight *, int row0, int n, int src_type, const void *src);
 
 // ops.c
-int gk_prepare(gk_dev *, gk_op *);
+void gk_prepare(gk_dev *, gk_op *);
 size_t gk_scratch(const gk_dev *, const gk_op *);
 extern const gk_run_fn gk_shared[GK_KINDS];
 void gk_fail(gk_worker *, const gk_op *, int what, int entry, int64_t value, int64_t limit);

@@ -19,11 +19,14 @@ void gk_fail(gk_worker *w, const gk_op *op, int what, int entry, int64_t value, 
 
 static int outside(int64_t i, int64_t n) { return i < 0 || i >= n; }
 
+// set_chunks is atomic because a late thread may still look at the operation.
+static void set_chunks(gk_op *op, int n) { __atomic_store_n(&op->chunks, n, __ATOMIC_RELAXED); }
+
 // cut sets the chunks of an operation over T rows and cols columns.
 static void cut(gk_op *op, int rows, int rows_per_chunk, int cols, int cols_per_chunk) {
 	op->rows_per_chunk = rows_per_chunk;
 	op->cols_per_chunk = cols_per_chunk;
-	op->chunks = gk_ceil(rows, rows_per_chunk) * gk_ceil(cols, cols_per_chunk);
+	set_chunks(op, gk_ceil(rows, rows_per_chunk) * gk_ceil(cols, cols_per_chunk));
 }
 
 // cut_linear cuts [T, N] into blocks. Up to max_rows rows are one register
@@ -47,12 +50,12 @@ static void cut_linear(gk_dev *d, gk_op *op) {
 }
 
 // gk_prepare sets an operation's chunks. The work is the same however it is cut.
-int gk_prepare(gk_dev *d, gk_op *op) {
+void gk_prepare(gk_dev *d, gk_op *op) {
 	switch (op->kind) {
 	case GK_COPY:
 	case GK_PLAN:
 	case GK_COPY_BLOCKS:
-		op->chunks = 1;
+		set_chunks(op, 1);
 		break;
 	case GK_COPY_ROWS:
 		cut(op, op->T, op->T > 0 ? op->T : 1, 1, 1);
@@ -78,10 +81,9 @@ int gk_prepare(gk_dev *d, gk_op *op) {
 		cut(op, gk_ceil(op->layer + op->T, GK_LANES) - op->layer / GK_LANES, 4, 1, 1);
 		break;
 	case GK_ATTENTION:
-		op->chunks = 0; // its plan knows
+		set_chunks(op, 0); // its plan knows
 		break;
 	}
-	return op->chunks;
 }
 
 // GK_COPY: bytes of src to dst.
@@ -280,7 +282,7 @@ static void make_plan(gk_op *op, int chunk, gk_worker *w) {
 	gk_dev *d = w->dev;
 	for (gk_op *o = op + 1; o < d->ops + d->num_ops; o++)
 		if (o->kind == GK_ATTENTION && o->plan == plan)
-			__atomic_store_n(&o->chunks, plan->count, __ATOMIC_RELAXED);
+			set_chunks(o, plan->count);
 }
 
 // gk_scratch returns the bytes of a worker's own memory that an operation needs.

@@ -74,8 +74,8 @@ func (d *Device) NewQueue(maxOps int) (kernels.Queue, error) {
 	}, nil
 }
 
-// record returns the next operation to fill. Its first line belongs to the
-// pool.
+// record returns the next operation to fill. Its first line and its chunks
+// belong to the pool.
 func (q *queue) record(kind, T int) *C.gk_op {
 	if q.dev.c == nil {
 		panic("cpu: the queue's device is closed")
@@ -85,7 +85,7 @@ func (q *queue) record(kind, T int) *C.gk_op {
 	}
 	op := &q.ops[q.n]
 	q.n++
-	op.kind, op.T, op.chunks = C.int32_t(kind), C.int32_t(T), 0
+	op.kind, op.T = C.int32_t(kind), C.int32_t(T)
 	return op
 }
 
