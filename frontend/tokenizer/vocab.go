@@ -75,23 +75,30 @@ const maxTokenID = 1<<22 - 1
 
 // vocab is the model's vocabulary: ids to bytes and back.
 //
-// A token is found by its bytes and kind in an open-addressing table of ids,
-// which costs 4 bytes a slot and no allocation per token.
+// A token is found by its bytes and kind in an open-addressing table, which
+// costs 8 bytes a slot and no allocation per token. A slot keeps a hash, so that
+// only the bytes of the right token are looked at, and a larger table is filled
+// from the smaller alone.
 type vocab struct {
 	data  []byte      // the bytes of all tokens
 	spans []span      // by id: where in data
 	kinds []tokenKind // by id
 	count int         // tokens
 
-	table []int32 // id + 1; 0 is empty; a power of two long
+	table []vocabSlot // a power of two long
 	seed  maphash.Seed
+}
+
+type vocabSlot struct {
+	entry int32 // id + 1; 0 is empty
+	hash  uint32
 }
 
 // span is a range of vocab.data.
 type span struct{ start, end uint32 }
 
 func newVocab() *vocab {
-	return &vocab{seed: maphash.MakeSeed(), table: make([]int32, 64)}
+	return &vocab{seed: maphash.MakeSeed(), table: make([]vocabSlot, 64)}
 }
 
 // bytes returns what the token stands for; the id must not be absent.
@@ -121,11 +128,11 @@ func (v *vocab) add(spelling []byte, id int64) error {
 	if v.count++; 2*v.count > len(v.table) {
 		v.rehash()
 	}
-	slot := v.slot(view(v.data[start:]), kind)
-	if other := v.table[slot]; other != 0 {
-		return fmt.Errorf("token %q has two ids, %d and %d", spelling, other-1, id)
+	slot, hash := v.slot(view(v.data[start:]), kind)
+	if slot.entry != 0 {
+		return fmt.Errorf("token %q has two ids, %d and %d", spelling, slot.entry-1, id)
 	}
-	v.table[slot] = int32(id) + 1
+	*slot = vocabSlot{int32(id) + 1, hash}
 	return nil
 }
 
@@ -140,25 +147,29 @@ func (v *vocab) grow(n int) {
 // rehash doubles the table.
 func (v *vocab) rehash() {
 	old := v.table
-	v.table = make([]int32, 2*len(old))
-	for _, entry := range old {
-		if entry != 0 {
-			id := entry - 1
-			v.table[v.slot(view(v.bytes(id)), v.kinds[id])] = entry
+	v.table = make([]vocabSlot, 2*len(old))
+	mask := uint32(len(v.table) - 1)
+	for _, s := range old {
+		if s.entry != 0 {
+			i := s.hash & mask
+			for v.table[i].entry != 0 {
+				i = (i + 1) & mask
+			}
+			v.table[i] = s
 		}
 	}
 }
 
-// slot returns where a token with these bytes is or would be in the table.
-func (v *vocab) slot(bytes string, kind tokenKind) int {
-	mask := len(v.table) - 1
-	i := int(maphash.String(v.seed, bytes)) & mask
-	for {
-		entry := v.table[i]
-		if entry == 0 || v.kinds[entry-1] == kind && string(v.bytes(entry-1)) == bytes {
-			return i
+// slot returns the slot of the token with these bytes, or the empty one where
+// it belongs, and the hash of the bytes.
+func (v *vocab) slot(bytes string, kind tokenKind) (s *vocabSlot, hash uint32) {
+	hash = uint32(maphash.String(v.seed, bytes))
+	mask := uint32(len(v.table) - 1)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		s = &v.table[i]
+		if s.entry == 0 || s.hash == hash && v.kinds[s.entry-1] == kind && string(v.bytes(s.entry-1)) == bytes {
+			return s, hash
 		}
-		i = (i + 1) & mask
 	}
 }
 
@@ -167,8 +178,8 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // find returns the id of the mapped token that stands for bytes.
 func (v *vocab) find(bytes string) (int32, bool) {
-	entry := v.table[v.slot(bytes, mapped)]
-	return entry - 1, entry != 0
+	s, _ := v.slot(bytes, mapped)
+	return s.entry - 1, s.entry != 0
 }
 
 // findSpelling returns the id of the token spelled so.
@@ -178,8 +189,8 @@ func (v *vocab) findSpelling(spelling []byte) (int32, bool) {
 	if bytes, ok := appendSpelled(buffer[:0], spelling); ok {
 		kind, key = mapped, bytes
 	}
-	entry := v.table[v.slot(view(key), kind)]
-	return entry - 1, entry != 0
+	s, _ := v.slot(view(key), kind)
+	return s.entry - 1, s.entry != 0
 }
 
 // spelling returns the token as the vocabulary spells it.
