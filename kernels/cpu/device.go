@@ -86,10 +86,19 @@ func (d *Device) Close() error {
 
 // alloc returns zeroed memory of the device.
 func (d *Device) alloc(what string, bytes int64) (unsafe.Pointer, error) {
+	return d.allocPages(what, bytes, 0)
+}
+
+// allocHuge asks for huge pages, for what is read from end to end.
+func (d *Device) allocHuge(what string, bytes int64) (unsafe.Pointer, error) {
+	return d.allocPages(what, bytes, 1)
+}
+
+func (d *Device) allocPages(what string, bytes int64, huge C.int) (unsafe.Pointer, error) {
 	if d.c == nil {
 		return nil, ErrClosed
 	}
-	p := C.gk_alloc(d.c, C.size_t(bytes))
+	p := C.gk_alloc(d.c, C.size_t(bytes), huge)
 	if p == nil {
 		return nil, fmt.Errorf("cpu: no memory for %s of %d bytes", what, bytes)
 	}
@@ -139,7 +148,7 @@ func (d *Device) PackWeights(want kernels.DType, k int, parts []kernels.WeightPa
 	if d.err != nil {
 		return nil, d.err
 	}
-	data, err := d.alloc("a weight", int64(padded(n))*int64(k)*int64(want.Size()))
+	data, err := d.allocHuge("a weight", int64(padded(n))*int64(k)*int64(want.Size()))
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +217,7 @@ func (d *Device) NewKVCache(s kernels.KVShape) (kernels.KVCache, error) {
 	unit := kBytes + int64(padded(s.HeadDim))*C.GK_LANES*size
 	block := unit * int64(s.BlockSize/C.GK_LANES) * int64(s.KVHeads)
 	layer := block * int64(s.NumBlocks)
-	data, err := d.alloc("a KV cache", layer*int64(s.Layers))
+	data, err := d.allocHuge("a KV cache", layer*int64(s.Layers))
 	if err != nil {
 		return nil, err
 	}

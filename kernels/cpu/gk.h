@@ -196,7 +196,7 @@ const gk_isa *gk_find_isa(const char *name);
 const char *gk_isa_names(void);
 
 // mem.c
-void *gk_alloc(gk_dev *, size_t bytes);
+void *gk_alloc(gk_dev *, size_t bytes, int huge);
 void gk_free_all(gk_dev *);
 
 // pool.c

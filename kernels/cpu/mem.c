@@ -1,7 +1,8 @@
 //go:build cgo
 
-// Memory of a device: mappings of its own, huge pages where they are large,
-// untouched until used, all given back at once when the device closes.
+// Memory of a device: mappings of its own, untouched until used, all given back
+// at once when the device closes. Weights and caches, which are read whole, ask
+// for huge pages; activations do not, since a decode step uses one row of many.
 #define _GNU_SOURCE
 #include "gk.h"
 #include <sys/mman.h>
@@ -16,9 +17,9 @@ typedef struct gk_map {
 #define HUGE ((size_t)2 << 20)
 #define SLAB ((size_t)1 << 20)
 
-// map returns zero pages, or NULL. From 2 MiB up they start at a huge page.
-static void *map(gk_dev *d, size_t bytes) {
-	size_t extra = bytes >= HUGE ? HUGE : 0;
+// map returns zero pages, or NULL. Huge ones are for 2 MiB and more.
+static void *map(gk_dev *d, size_t bytes, int huge) {
+	size_t extra = huge && bytes >= HUGE ? HUGE : 0;
 	gk_map *m = malloc(sizeof *m);
 	if (!m || bytes + extra < bytes) {
 		free(m);
@@ -42,14 +43,14 @@ static void *map(gk_dev *d, size_t bytes) {
 
 // gk_alloc returns zeroed memory aligned to 64 bytes, or NULL. Small pieces
 // share a slab.
-void *gk_alloc(gk_dev *d, size_t bytes) {
+void *gk_alloc(gk_dev *d, size_t bytes, int huge) {
 	if (bytes > SIZE_MAX / 2)
 		return NULL;
 	bytes = (bytes + 63) & ~(size_t)63;
 	if (bytes >= SLAB / 4)
-		return map(d, bytes);
+		return map(d, bytes, huge);
 	if (bytes > d->slab_left) {
-		char *slab = map(d, SLAB);
+		char *slab = map(d, SLAB, 0);
 		if (!slab)
 			return NULL;
 		d->slab = slab;

@@ -221,7 +221,7 @@ gk_dev *gk_open(const gk_isa *isa, int threads) {
 	d->threads = threads;
 	d->workers = aligned_alloc(64, sizeof(gk_worker) * threads);
 	d->tids = calloc(threads, sizeof *d->tids);
-	d->pack = gk_alloc(d, sizeof *d->pack);
+	d->pack = gk_alloc(d, sizeof *d->pack, 0);
 	if (!d->workers || !d->tids || !d->pack) {
 		d->threads = 1;
 		gk_close(d);
