@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestAppendText holds the examples of the Unicode Standard, tables 3-8 to 3-11.
-func TestAppendText(t *testing.T) {
+// TestAppendLossy holds the examples of the Unicode Standard, tables 3-8 to 3-11.
+func TestAppendLossy(t *testing.T) {
 	for _, tt := range []struct {
 		in, want   string
 		incomplete int // bytes held back
@@ -28,9 +28,9 @@ func TestAppendText(t *testing.T) {
 		{"\xf5", "\ufffd", 0},
 		{"\ufffd\xc3\xa9", "\ufffdé", 0},
 	} {
-		got, incomplete := appendText(nil, []byte(tt.in))
+		got, incomplete := appendLossy(nil, []byte(tt.in))
 		if string(got) != tt.want || incomplete != tt.incomplete {
-			t.Errorf("appendText(%q) = %q, %d, want %q, %d", tt.in, got, incomplete, tt.want, tt.incomplete)
+			t.Errorf("appendLossy(%q) = %q, %d, want %q, %d", tt.in, got, incomplete, tt.want, tt.incomplete)
 		}
 	}
 }

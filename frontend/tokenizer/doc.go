@@ -40,7 +40,7 @@
 //
 // Linear in the text, n log n in the length of a single word. Words are
 // remembered in a cache of bounded size, without locks. A model whose split
-// pattern is not one of the hand-written scanners in scan.go takes about five
-// times as long, and a pattern that backtracks without end is cut off with
+// pattern is not one of the hand-written scanners in scan.go takes several times
+// as long, and a pattern that backtracks without end is cut off with
 // [ErrSplitTimeout].
 package tokenizer

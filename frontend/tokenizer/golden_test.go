@@ -135,7 +135,13 @@ func TestOracle(t *testing.T) {
 	texts := corpus(t)
 	for _, file := range directories {
 		directory := filepath.Dir(file)
-		t.Run(filepath.Base(directory), func(t *testing.T) { compareGolden(t, directory, texts) })
+		t.Run(filepath.Base(directory), func(t *testing.T) {
+			compareGolden(t, directory, texts)
+			config := readFile(t, filepath.Join(directory, "tokenizer_config.json"))
+			if _, err := Load(readFile(t, filepath.Join(directory, "tokenizer.json")), config); err != nil {
+				t.Errorf("Load with tokenizer_config.json = %v", err)
+			}
+		})
 	}
 }
 
@@ -149,7 +155,7 @@ func compareGolden(t *testing.T, directory string, texts []string) {
 func compareWith(t *testing.T, file []byte, want golden, texts []string) {
 	t.Helper()
 	if sum := sha256.Sum256(file); hex.EncodeToString(sum[:]) != want.SHA256 {
-		t.Fatal("tokenizer.json is not the one the golden file was made from: make it again (testdata/small.sh, testdata/oracle/fetch.sh)")
+		t.Fatal("tokenizer.json is not the one the golden file was made from: make it again (testdata/make.sh, testdata/oracle/fetch.sh)")
 	}
 	tok, err := Load(file, nil)
 	if err != nil {

@@ -4,7 +4,7 @@ import "strings"
 
 // Hand-written scanners for the split patterns that most models use. Each is
 // the pattern above it, one alternative after the other, in one pass over the
-// text; a regular expression engine that backtracks takes five times as long.
+// text; a regular expression engine that backtracks takes several times as long.
 //
 // A scanner takes a text and a position before its end and returns the end of
 // the piece that begins there; the patterns match everywhere, so pieces cover

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes what the tests compare with again: small.sh PYTHON WORKDIR
+# Makes what the tests compare with again: make.sh PYTHON WORKDIR
 #
 # That is the corpus, testdata/small, components.json.gz, and the golden file of
 # the builtin model's tokenizer.
