@@ -27,8 +27,8 @@
 // testdata/ holds what the reference makes of a corpus of unpleasant texts, for
 // small tokenizers trained for it; testdata/oracle/fetch.sh makes the same for
 // real vocabularies and for all code points but the insides of uniform blocks.
-// Where the reference is odd we
-// follow it, and the code says so. We differ in these:
+// Where the reference is odd we follow it, and the code says so. We differ in
+// these:
 //
 //   - Added tokens whose ids contradict the vocabulary are refused; the
 //     reference renumbers them and warns.
