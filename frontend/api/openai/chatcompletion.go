@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"net/http"
 
 	"govllm/frontend/chat"
@@ -127,7 +128,7 @@ func (c *conversation) validate() []*APIError {
 }
 
 // renderChat gives the token IDs of a conversation under the model's template.
-func (s *Server) renderChat(c *conversation) ([]int32, error) {
+func (s *Server) renderChat(ctx context.Context, c *conversation) ([]int32, error) {
 	if s.cfg.Templates == nil {
 		return nil, invalid("messages", "The model has no chat template, and none is guessed. Start the server with --chat-template FILE, or use /v1/completions.")
 	}
@@ -135,9 +136,9 @@ func (s *Server) renderChat(c *conversation) ([]int32, error) {
 	in := chat.Input{
 		AddGenerationPrompt:  c.AddGenerationPrompt,
 		ContinueFinalMessage: c.ContinueFinalMessage,
-		Tools:                jinja.None,
-		Documents:            jinja.None,
 		Kwargs:               c.TemplateKwargs,
+		Context:              ctx,
+		Now:                  s.now,
 	}
 	in.BOSToken, in.EOSToken = s.specialText(s.cfg.Tokenizer.BOS()), s.specialText(s.cfg.Tokenizer.EOS())
 	for _, m := range c.Messages {
@@ -160,8 +161,8 @@ func (s *Server) specialText(id int32, ok bool) string {
 
 // chatJob renders the conversation and resolves how long the reply may be: as
 // asked, or as the model's generation config says, or the rest of the context.
-func (s *Server) chatJob(c *chatRequest) (job, error) {
-	ids, err := s.renderChat(&c.conversation)
+func (s *Server) chatJob(ctx context.Context, c *chatRequest) (job, error) {
+	ids, err := s.renderChat(ctx, &c.conversation)
 	if err != nil {
 		return job{}, err
 	}
@@ -204,7 +205,7 @@ func (s *Server) createChatCompletion(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, e, id)
 		return
 	}
-	j, err := s.chatJob(&c)
+	j, err := s.chatJob(r.Context(), &c)
 	if err != nil {
 		s.fail(w, r, err, id)
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"govllm/frontend/chat"
 	"govllm/frontend/chat/jinja"
 	"govllm/frontend/engineclient"
 )
@@ -78,9 +79,12 @@ var errClientGone = errors.New("openai: client gone")
 func toAPIError(err error, requestID string) *APIError {
 	var api *APIError
 	var template *jinja.Error
+	var input *chat.InputError
 	switch {
 	case errors.As(err, &api):
 		return api
+	case errors.As(err, &input):
+		return invalid("messages", "%s", input.Error())
 	case errors.As(err, &template):
 		return invalid("messages", "The chat template refused the messages: %s", template.Error())
 	case errors.Is(err, engineclient.ErrEngineDead):

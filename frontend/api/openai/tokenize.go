@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -53,7 +54,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	}
 	var ids []int32
 	if err == nil {
-		ids, err = s.tokenizeIDs(&t)
+		ids, err = s.tokenizeIDs(r.Context(), &t)
 	}
 	if err != nil {
 		s.fail(w, r, err, "")
@@ -72,7 +73,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, resp)
 }
 
-func (s *Server) tokenizeIDs(t *tokenizeRequest) ([]int32, error) {
+func (s *Server) tokenizeIDs(ctx context.Context, t *tokenizeRequest) ([]int32, error) {
 	if t.hasPrompt {
 		return s.cfg.Tokenizer.Encode(t.Prompt, deref(t.addSpecial, true))
 	}
@@ -83,7 +84,7 @@ func (s *Server) tokenizeIDs(t *tokenizeRequest) ([]int32, error) {
 		return nil, e
 	}
 	t.AddSpecialTokens = deref(t.addSpecial, false)
-	return s.renderChat(&t.conversation)
+	return s.renderChat(ctx, &t.conversation)
 }
 
 // detokenize serves POST /detokenize: {"tokens": […]} to {"prompt": "…"}.
