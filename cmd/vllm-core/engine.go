@@ -56,7 +56,7 @@ func load(opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
 	}()
 	src, err := m.OpenWeights()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("model %s: %w", opts.Model, err)
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	cfg, err := e.plan(opts, m, src)
@@ -65,7 +65,7 @@ func load(opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
 	}
 	net, err := model.Load(dev, m.Config, src, model.Options{DType: e.dtype, MaxModelLen: maxModelLen, Progress: progress(log)})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("model %s: %w", opts.Model, err)
 	}
 	if e.model, err = modelrunner.New(dev, net, cfg); err != nil {
 		return nil, err
