@@ -62,7 +62,7 @@ func Load(dev kernels.Device, cfg modelfile.Config, src *modelfile.Weights, opt 
 		return nil, err
 	}
 	if limit := dev.Caps().MaxHeadDim; cfg.HeadDim > limit {
-		return nil, fmt.Errorf("model: head_dim = %d is %w on this device; at most %d is", cfg.HeadDim, modelfile.ErrUnsupported, limit)
+		return nil, fmt.Errorf("head_dim = %d is %w on this device; at most %d is", cfg.HeadDim, modelfile.ErrUnsupported, limit)
 	}
 	l := &loader{dev: dev, cfg: cfg, fam: fam, src: src, opt: opt, used: make(map[string]bool), total: src.Bytes()}
 	m := l.model()
@@ -151,7 +151,7 @@ func (l *loader) tensor(name string, shape ...int) (modelfile.Tensor, bool) {
 
 func (l *loader) fail(err error) {
 	if err != nil && l.err == nil {
-		l.err = fmt.Errorf("model: loading %w", err)
+		l.err = fmt.Errorf("loading %w", err)
 	}
 }
 
