@@ -356,10 +356,16 @@ func (c *Core) fillStats(now float64) {
 			NumPrefillReqs:    s.PrefillReqs,
 			NumDecodeTokens:   s.DecodeTokens,
 			NumDecodeReqs:     s.DecodeReqs,
-			NumPreemptions:    s.NumPreemptions(),
+			Preemptions: protocol.Preemptions{
+				KVFull:   s.Preemptions[sched.KVFull],
+				Priority: s.Preemptions[sched.ByPriority],
+				Reset:    s.Preemptions[sched.ByReset],
+			},
 			NumRecomputed:     s.RecomputedTokens,
 			NumWaitingTokens:  s.WaitingTokens,
+			NumUncachedTokens: s.UncachedTokens,
 			NumResidentTokens: s.ResidentTokens,
+			NumPendingTokens:  s.PendingTokens,
 		},
 	}
 }

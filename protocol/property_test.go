@@ -370,7 +370,7 @@ func drawStats(t *rapid.T) *SchedulerStats {
 		PrefixCacheStats: PrefixCacheStats{rapid.Bool().Draw(t, "reset"), count("reqs"), count("queries"), count("hits"),
 			count("p reqs"), count("p queries"), count("p hits")},
 		Step: StepStats{rapid.Uint64Range(0, math.MaxInt64).Draw(t, "number"), genFloat.Draw(t, "duration"), count("a"), count("b"),
-			count("c"), count("d"), count("e"), count("f"), count("g"), count("h")}}
+			count("c"), count("d"), Preemptions{count("e"), count("f"), count("g")}, count("h"), count("i"), count("j"), count("k"), count("l")}}
 	if rapid.Bool().Draw(t, "has spec") {
 		s.SpecDecodingStats = &SpecDecodingStats{count("k"), count("drafts"), count("draft tokens"), count("accepted"),
 			rapid.SliceOfN(genCount, 0, 5).Draw(t, "per pos"), rapid.SliceOfN(genCount, 0, 5).Draw(t, "drafted per pos")}
@@ -401,7 +401,8 @@ func statsTree(s *SchedulerStats) any {
 		{"kv_connector_stats", nil}, {"ec_connector_stats", nil}, {"waiting_lora_adapters", object{}},
 		{"running_lora_adapters", object{}}, {"cudagraph_stats", nil}, {"perf_stats", nil},
 		{"govllm_step", []any{int64(g.Number), g.Duration, int64(g.NumPrefillTokens), int64(g.NumPrefillReqs), int64(g.NumDecodeTokens),
-			int64(g.NumDecodeReqs), int64(g.NumPreemptions), int64(g.NumRecomputed), int64(g.NumWaitingTokens), int64(g.NumResidentTokens)}}}
+			int64(g.NumDecodeReqs), int64(g.Preemptions.KVFull), int64(g.Preemptions.Priority), int64(g.Preemptions.Reset), int64(g.NumRecomputed),
+			int64(g.NumWaitingTokens), int64(g.NumUncachedTokens), int64(g.NumResidentTokens), int64(g.NumPendingTokens)}}}
 }
 
 func TestOutputsProperty(t *testing.T) {

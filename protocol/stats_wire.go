@@ -54,17 +54,21 @@ func appendSpecDecodingStats(b []byte, s *SpecDecodingStats) []byte {
 
 // appendStepStats writes an array, one element per field of StepStats in order.
 func appendStepStats(b []byte, s *StepStats) []byte {
-	b = appendArrayLen(b, 10)
+	b = appendArrayLen(b, 14)
 	b = appendUint(b, s.Number)
 	b = appendFloat(b, s.Duration)
 	b = appendInt(b, int64(s.NumPrefillTokens))
 	b = appendInt(b, int64(s.NumPrefillReqs))
 	b = appendInt(b, int64(s.NumDecodeTokens))
 	b = appendInt(b, int64(s.NumDecodeReqs))
-	b = appendInt(b, int64(s.NumPreemptions))
+	b = appendInt(b, int64(s.Preemptions.KVFull))
+	b = appendInt(b, int64(s.Preemptions.Priority))
+	b = appendInt(b, int64(s.Preemptions.Reset))
 	b = appendInt(b, int64(s.NumRecomputed))
 	b = appendInt(b, int64(s.NumWaitingTokens))
-	return appendInt(b, int64(s.NumResidentTokens))
+	b = appendInt(b, int64(s.NumUncachedTokens))
+	b = appendInt(b, int64(s.NumResidentTokens))
+	return appendInt(b, int64(s.NumPendingTokens))
 }
 
 // schedulerStats reads into s; spec is where the spec decoding part goes.
@@ -158,7 +162,8 @@ func (r *reader) stepStats(s *StepStats) {
 		return
 	}
 	fields := [...]*int{&s.NumPrefillTokens, &s.NumPrefillReqs, &s.NumDecodeTokens, &s.NumDecodeReqs,
-		&s.NumPreemptions, &s.NumRecomputed, &s.NumWaitingTokens, &s.NumResidentTokens}
+		&s.Preemptions.KVFull, &s.Preemptions.Priority, &s.Preemptions.Reset, &s.NumRecomputed,
+		&s.NumWaitingTokens, &s.NumUncachedTokens, &s.NumResidentTokens, &s.NumPendingTokens}
 	for i := 0; i < n && !r.stop; i++ {
 		r.index(i)
 		switch {

@@ -54,8 +54,12 @@ const (
 	SpecDecodeNumAcceptedTokens
 	SpecDecodeNumAcceptedTokensPerPos
 
+	NumPreemptionsByReason
 	NumTokensWaiting
+	NumTokensWaitingUncached
 	NumTokensRunning
+	NumTokensPending
+	NumTokensLoad
 	NumTokensRecomputed
 	StepScheduledTokens
 	StepPrefillTokens
@@ -185,10 +189,18 @@ var catalog = [NumMetrics]Metric{
 		Labels: []string{"position"}, When: whenDrafting,
 		Help: "Accepted draft tokens by their position in the draft, from 0."},
 
+	NumPreemptionsByReason: {Name: "vllm:num_preemptions_by_reason_total", Kind: Counter, Labels: []string{"reason"}, When: whenOurs,
+		Help: "The same preemptions by reason: kv_full (no block was free), priority (a better request took the place) or prefix_cache_reset."},
 	NumTokensWaiting: {Name: "vllm:num_tokens_waiting", Kind: Gauge, When: whenOurs,
 		Help: "Tokens of the waiting requests, prompt and output so far."},
+	NumTokensWaitingUncached: {Name: "vllm:num_tokens_waiting_uncached", Kind: Gauge, When: whenOurs,
+		Help: "Those of them that must be computed: no prefix that is cached, about to be computed or shared between waiting requests counts twice."},
 	NumTokensRunning: {Name: "vllm:num_tokens_running", Kind: Gauge, When: whenOurs,
 		Help: "Computed tokens in the KV cache blocks that are in use, shared ones once."},
+	NumTokensPending: {Name: "vllm:num_tokens_pending", Kind: Gauge, When: whenOurs,
+		Help: "Tokens that running requests have and must still compute."},
+	NumTokensLoad: {Name: "vllm:num_tokens_load", Kind: Gauge, When: whenOurs,
+		Help: "Tokens in the KV cache and in the queue, for autoscaling: num_tokens_running + num_tokens_pending + num_tokens_waiting_uncached."},
 	NumTokensRecomputed: {Name: "vllm:num_tokens_recomputed_total", Kind: Counter, When: whenOurs,
 		Help: "Tokens computed again because their request had been preempted."},
 	StepScheduledTokens: {Name: "vllm:step_scheduled_tokens", Kind: Histogram, Family: FamilyTokensPerStep, When: whenOurs,

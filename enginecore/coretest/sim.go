@@ -262,7 +262,7 @@ func (s *sim) step() error {
 		if m.Outputs.SchedulerStats != nil {
 			numStats++
 			st := &m.Outputs.SchedulerStats.Step
-			s.numPreemptedByStats += st.NumPreemptions
+			s.numPreemptedByStats += st.Preemptions.Sum()
 			s.numTokens += st.NumPrefillTokens + st.NumDecodeTokens
 			if n := st.NumPrefillTokens + st.NumDecodeTokens; n > s.cfg.MaxNumBatchedTokens {
 				return fmt.Errorf("step of %d tokens, the budget is %d", n, s.cfg.MaxNumBatchedTokens)

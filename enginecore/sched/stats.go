@@ -71,15 +71,6 @@ type Deltas struct {
 	DecodeTokens, DecodeReqs   int
 }
 
-// NumPreemptions is the sum over all reasons.
-func (d *Deltas) NumPreemptions() int {
-	n := 0
-	for _, v := range d.Preemptions {
-		n += v
-	}
-	return n
-}
-
 // TakeStats returns the gauges and hands over the deltas, which start at zero.
 func (s *Scheduler) TakeStats() Stats {
 	stats := Stats{Gauges: s.Gauges(), Deltas: s.deltas}

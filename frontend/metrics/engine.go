@@ -51,7 +51,10 @@ type drafts struct {
 // steps are the series of an engine that reports its steps.
 type steps struct {
 	latest                          uint64 // number of the step last recorded
-	waitingTokens, runningTokens    prometheus.Gauge
+	waitingTokens, uncachedTokens   prometheus.Gauge
+	runningTokens, pendingTokens    prometheus.Gauge
+	loadTokens                      prometheus.Gauge
+	kvFull, priority, reset         prometheus.Counter
 	recomputed                      prometheus.Counter
 	tokens, prefillTokens           prometheus.Observer
 	decodeTokens                    prometheus.Observer
@@ -138,7 +141,7 @@ func (e *engine) record(s *protocol.SchedulerStats, it *stats.Iteration) {
 	if e.reportsSteps.Load() {
 		preemptions = 0
 		if s != nil {
-			preemptions = s.Step.NumPreemptions
+			preemptions = s.Step.Preemptions.Sum()
 		}
 	}
 	e.rec.add(e.preemptions, preemptions)
@@ -193,7 +196,13 @@ func (e *engine) step(s *protocol.StepStats) {
 		f := e.families
 		e.steps = &steps{
 			waitingTokens:   f.gauge(stats.NumTokensWaiting, e.label),
+			uncachedTokens:  f.gauge(stats.NumTokensWaitingUncached, e.label),
 			runningTokens:   f.gauge(stats.NumTokensRunning, e.label),
+			pendingTokens:   f.gauge(stats.NumTokensPending, e.label),
+			loadTokens:      f.gauge(stats.NumTokensLoad, e.label),
+			kvFull:          f.counter(stats.NumPreemptionsByReason, e.label, "kv_full"),
+			priority:        f.counter(stats.NumPreemptionsByReason, e.label, "priority"),
+			reset:           f.counter(stats.NumPreemptionsByReason, e.label, "prefix_cache_reset"),
 			recomputed:      f.counter(stats.NumTokensRecomputed, e.label),
 			tokens:          f.histogram(stats.StepScheduledTokens, e.label),
 			prefillTokens:   f.histogram(stats.StepPrefillTokens, e.label),
@@ -205,7 +214,13 @@ func (e *engine) step(s *protocol.StepStats) {
 	}
 	t, r := e.steps, e.rec
 	r.set(t.waitingTokens, float64(s.NumWaitingTokens))
+	r.set(t.uncachedTokens, float64(s.NumUncachedTokens))
 	r.set(t.runningTokens, float64(s.NumResidentTokens))
+	r.set(t.pendingTokens, float64(s.NumPendingTokens))
+	r.set(t.loadTokens, float64(s.NumLoadTokens()))
+	r.add(t.kvFull, s.Preemptions.KVFull)
+	r.add(t.priority, s.Preemptions.Priority)
+	r.add(t.reset, s.Preemptions.Reset)
 	r.add(t.recomputed, s.NumRecomputed)
 	tokens := s.NumPrefillTokens + s.NumDecodeTokens
 	if s.Number == t.latest || tokens == 0 {
