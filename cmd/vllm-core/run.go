@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -94,7 +95,9 @@ func newLoop(opts *flags.Core, e *engine, conn *ipc.EngineConn, log *slog.Logger
 			MaxNumSeqs: opts.MaxNumSeqs, MaxNumBatchedTokens: opts.MaxNumBatchedTokens, MaxModelLen: e.maxModelLen,
 			LongPrefillTokenThreshold: opts.LongPrefillTokenThreshold, Policy: sched.Policy(opts.SchedulingPolicy), Async: opts.AsyncScheduling,
 			BlockSize: opts.BlockSize, NumBlocks: e.numBlocks,
-			NoPrefixCaching: !opts.EnablePrefixCaching, HashAlgo: kvcache.HashAlgo(opts.PrefixCachingHashAlgo), NoLogStats: opts.DisableLogStats,
+			NoPrefixCaching: !opts.EnablePrefixCaching, HashAlgo: kvcache.HashAlgo(opts.PrefixCachingHashAlgo),
+			HashSeed:   os.Getenv("PYTHONHASHSEED"), // as vLLM: set, it makes hashes the same everywhere
+			NoLogStats: opts.DisableLogStats,
 		},
 		VocabSize: e.vocabSize, Seed: uint64(opts.Seed), EngineIndex: opts.Rank, NumClients: conn.NumClients(),
 		Coordinated: conn.Init().Addresses.CoordinatorInput != "",
