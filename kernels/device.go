@@ -189,7 +189,7 @@ const (
 )
 
 // SamplingRow is one row of Sample. The zero TopK, TopP = 1, MinP = 0 switch
-// their filter off.
+// their filter off; the zero value of what follows Position changes no logit.
 type SamplingRow struct {
 	Temperature float32 // 0: the highest logit, the lowest ID among equals
 	TopP        float32
@@ -199,10 +199,51 @@ type SamplingRow struct {
 	// the same pair gives the same draw in any batch.
 	Seed     uint64
 	Position uint64
-	// Banned token IDs count as logit −∞ in this draw: the stop tokens of a
-	// request below its min_tokens. IDs beyond the row ban nothing. Read while
-	// recording only.
-	Banned []int32
+
+	// What changes logits first, in this order. The slices are read while
+	// recording only; an ID beyond the row changes nothing.
+	Allowed []int32     // not nil: every other token's logit becomes −∞
+	Banned  []int32     // logit −∞: bad words, the stop tokens below min_tokens
+	Bias    []TokenBias // is added
+	// Seen lists the tokens so far, each ID once. The logit x of each becomes
+	// x/Repetition if above 0, else x·Repetition (Repetition 0 is off); then
+	// Frequency·Output is taken off, and Presence if Output > 0.
+	Seen                            []TokenCount
+	Repetition, Frequency, Presence float32
+}
+
+// TokenBias is what is added to one token's logit.
+type TokenBias struct {
+	ID   int32
+	Bias float32
+}
+
+// TokenCount is a token of the prompt or the output, and how often it stands in
+// the output.
+type TokenCount struct{ ID, Output int32 }
+
+// LogprobRow asks for log probabilities from one row of logits: of the chosen
+// token, then of the K most likely ones, or of IDs instead if there are any.
+type LogprobRow struct {
+	Row int // of the logits, and of what was chosen there
+	K   int
+	IDs []int32 // read while recording only
+}
+
+// Width is how many log probabilities the row gets.
+func (r *LogprobRow) Width() int {
+	if len(r.IDs) > 0 {
+		return 1 + len(r.IDs)
+	}
+	return 1 + r.K
+}
+
+// Logprobs is where log probabilities go. TokenIDs and Values hold the widths
+// of all rows one after the other, Ranks one number a row.
+type Logprobs struct {
+	TokenIDs []int32
+	Values   []float32
+	Ranks    []int32
 }
 
 // Queue records operations. T is the number of rows a step computes; each
@@ -246,16 +287,31 @@ type Queue interface {
 	// GatherRows sets out[i] = x[rows[i]] for i < n.
 	GatherRows(out, x Activation, rows Ints, n int)
 
-	// Sample draws one token per row of logits [0, n).
+	// Sample draws one token per row of logits [0, n), which stay as they are.
 	//
-	// Temperature scales first, then min-p, top-k and top-p filter on the
-	// probabilities (as vLLM V1 does: min-p on the full distribution; top-p
-	// keeps the smallest set of most likely tokens whose mass reaches it,
-	// always at least one). The draw is by inverse CDF over the kept tokens in
-	// ascending ID order with a Philox4x32-10 number of (Seed, Position).
+	// What SamplingRow lists changes the logits first, each operation rounded
+	// to float32 by itself. Then temperature scales, and min-p, top-k and top-p
+	// filter on the probabilities (as vLLM V1 does: min-p on the full
+	// distribution; top-p keeps the smallest set of most likely tokens whose
+	// mass reaches it, always at least one). The draw is by inverse CDF over
+	// the kept tokens in ascending ID order with a Philox4x32-10 number of
+	// (Seed, Position).
 	//
 	// A row that holds a NaN, or whose highest logit is not finite, draws −1.
 	Sample(out Ints, logits Activation, rows []SamplingRow)
+
+	// Process overwrites rows [0, n) of logits by those that Sample draws from:
+	// changed, divided by the temperature, and −∞ where a filter drops the
+	// token. Without temperature they are only changed.
+	Process(logits Activation, rows []SamplingRow)
+
+	// Logprobs takes log-softmax of rows of logits, as float32 with an error
+	// below 1e-6·(1+|x|). chosen holds a token for each row of logits that is
+	// asked about. Its rank is how many logits are at least its own. The most
+	// likely tokens come in descending order of logit, equal ones by ID. In a
+	// row without a distribution (see Sample), and for an ID beyond the row,
+	// the value is NaN, the rank 1. out is written by Sync.
+	Logprobs(out Logprobs, logits Activation, chosen Ints, rows []LogprobRow)
 
 	// CopyBlocks copies whole blocks of every layer: pairs [n, 2] from, to.
 	CopyBlocks(kv KVCache, pairs Ints, n int)

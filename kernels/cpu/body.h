@@ -795,21 +795,11 @@ static uint64_t random64(uint64_t seed, uint64_t position) {
 	return (uint64_t)c[1] << 32 | c[0];
 }
 
+#include "logits.h"
+
 static int sample_row(sampler *s, const gk_sampling *p) {
-	// Banned tokens: a copy without them. A NaN counts even where it is banned.
-	if (p->num_banned > 0) {
-		float *x = (float *)memcpy(s->copy, s->x, sizeof *x * s->n), nan = 0;
-		for (int i = 0; i < p->num_banned; i++) {
-			if (p->banned[i] < 0 || p->banned[i] >= s->n)
-				continue;
-			nan = x[p->banned[i]] != x[p->banned[i]] ? NAN : nan;
-			x[p->banned[i]] = -INFINITY;
-		}
-		if (nan != nan)
-			return -1;
-		s->x = x;
-	}
-	if (!find_tops(s) || s->top == INFINITY || s->top == -INFINITY)
+	change(s, p);
+	if (!has_distribution(s))
 		return -1;
 	if (!(p->temperature > 0))
 		return highest(s);
@@ -828,11 +818,7 @@ static int sample_row(sampler *s, const gk_sampling *p) {
 
 // GK_SAMPLE: idx[row] = a token of x[row] as sampling[row] asks.
 static void run_sample(gk_op *op, int row, gk_worker *wk) {
-	sampler s = {.x = op->x.data + row * op->x.stride, .n = op->x.cols, .blocks = gk_ceil(op->x.cols, BLOCK)};
-	s.list = (cand *)wk->scratch;
-	s.pieces = (uint64_t *)(s.list + s.blocks * BLOCK);
-	s.block_top = (float *)(s.pieces + gk_ceil(s.n, PIECE));
-	s.copy = s.block_top + s.blocks;
+	sampler s = sampler_of(op, row, wk);
 	op->idx.data[row] = sample_row(&s, &op->sampling[row]);
 }
 
@@ -849,5 +835,7 @@ const gk_isa ISA_TABLE = {
 		[GK_ROPE_WRITE] = run_rope_write,
 		[GK_ATTENTION] = run_attention,
 		[GK_SAMPLE] = run_sample,
+		[GK_PROCESS] = run_process,
+		[GK_LOGPROBS] = run_logprobs,
 	},
 };

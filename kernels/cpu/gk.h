@@ -83,14 +83,41 @@ typedef struct {
 	float *partial;
 } gk_plan;
 
+// kernels.TokenBias and kernels.TokenCount.
+typedef struct {
+	int32_t id;
+	float bias;
+} gk_bias;
+
+typedef struct {
+	int32_t id, output;
+} gk_count;
+
 // What a row asks of the sampler: kernels.SamplingRow.
 typedef struct {
 	float temperature, top_p, min_p;
 	int32_t top_k;
 	uint64_t seed, position;
+	int32_t changes; // whether anything below does
+	int32_t num_allowed, num_banned, num_bias, num_seen;
+	const int32_t *allowed; // NULL: all
 	const int32_t *banned;
-	int32_t num_banned;
+	const gk_bias *bias;
+	const gk_count *seen;
+	float repetition, frequency, presence;
 } gk_sampling;
+
+// What is asked about a row of logits, kernels.LogprobRow, and the answer: the
+// logits of the IDs, NaN for an ID beyond the row. The value of a logit x is
+// x − top − log(mass·2⁻⁴⁰); mass is 0 where there is no distribution.
+typedef struct {
+	int32_t row, n, k; // n logits in all; k of them the most likely, or 0
+	int32_t rank;
+	int32_t *ids;  // [n]; in: the chosen token's is set here, others unless k
+	float *logits; // [n]
+	float top;
+	uint64_t mass;
+} gk_logprobs;
 
 enum {
 	GK_COPY,   // bytes of src to dst: uploads, downloads
@@ -104,6 +131,8 @@ enum {
 	GK_ATTENTION,
 	GK_GATHER,
 	GK_SAMPLE,
+	GK_PROCESS,
+	GK_LOGPROBS,
 	GK_COPY_BLOCKS,
 	GK_PACK,
 	GK_KINDS
@@ -132,6 +161,7 @@ typedef struct __attribute__((aligned(64))) gk_op {
 	int32_t num_seqs, max_blocks;
 	gk_plan *plan;
 	const gk_sampling *sampling;
+	gk_logprobs *logprobs;
 	void *dst;
 	const void *src;
 	int64_t bytes;

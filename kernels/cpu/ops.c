@@ -75,6 +75,8 @@ void gk_prepare(gk_dev *d, gk_op *op) {
 		cut(op, op->T, 1, op->out.cols, 1024);
 		break;
 	case GK_SAMPLE:
+	case GK_PROCESS:
+	case GK_LOGPROBS:
 		cut(op, op->T, 1, 1, 1);
 		break;
 	case GK_PACK:
@@ -298,7 +300,9 @@ size_t gk_scratch(const gk_dev *d, const gk_op *op) {
 		floats = rows * (2 * padded + 2) + most * (GK_PART + padded);
 		break;
 	}
-	case GK_SAMPLE: // 20 bytes a token, and less than one for the rest
+	case GK_SAMPLE:
+	case GK_PROCESS:
+	case GK_LOGPROBS: // 20 bytes a token, and less than one for the rest
 		floats = ((int64_t)op->x.cols + 1024) * 6;
 		break;
 	}

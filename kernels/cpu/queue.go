@@ -24,6 +24,7 @@ type queue struct {
 	arena arena
 	ints  []intDownload
 	rows  []rowDownload
+	asked []logprobDownload
 	plans []plan
 	used  int // plans of this step
 }
@@ -102,10 +103,14 @@ func (q *queue) Sync() error {
 		for _, d := range q.rows {
 			copy(d.dst, unsafe.Slice((*float32)(d.src), len(d.dst)))
 		}
+		for _, d := range q.asked {
+			d.finish()
+		}
 	}
 	clear(q.ints)
 	clear(q.rows)
-	q.ints, q.rows = q.ints[:0], q.rows[:0]
+	clear(q.asked)
+	q.ints, q.rows, q.asked = q.ints[:0], q.rows[:0], q.asked[:0]
 	q.arena.reset()
 	return q.dev.err
 }
@@ -296,26 +301,6 @@ func (q *queue) GatherRows(out, x kernels.Activation, rows kernels.Ints, n int) 
 	shape.GatherRows(out, x, rows, n)
 	op := q.record(C.GK_GATHER, n)
 	op.out, op.x, op.idx = out.(*activation).c, x.(*activation).c, rows.(*ints).c
-}
-
-func (q *queue) Sample(out kernels.Ints, logits kernels.Activation, rows []kernels.SamplingRow) {
-	shape.Sample(out, logits, len(rows))
-	if len(rows) == 0 {
-		return
-	}
-	p := q.arena.take(len(rows) * C.sizeof_gk_sampling)
-	for i := range rows {
-		r := &rows[i]
-		banned := q.arena.take(4 * len(r.Banned))
-		copy(unsafe.Slice((*int32)(banned), len(r.Banned)), r.Banned)
-		*(*C.gk_sampling)(unsafe.Add(p, i*C.sizeof_gk_sampling)) = C.gk_sampling{
-			temperature: C.float(r.Temperature), top_p: C.float(r.TopP), min_p: C.float(r.MinP), top_k: C.int32_t(r.TopK),
-			seed: C.uint64_t(r.Seed), position: C.uint64_t(r.Position),
-			banned: (*C.int32_t)(banned), num_banned: C.int32_t(len(r.Banned)),
-		}
-	}
-	op := q.record(C.GK_SAMPLE, len(rows))
-	op.x, op.idx, op.sampling = logits.(*activation).c, out.(*ints).c, (*C.gk_sampling)(p)
 }
 
 func (q *queue) CopyBlocks(kv kernels.KVCache, pairs kernels.Ints, n int) {

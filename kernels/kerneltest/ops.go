@@ -307,6 +307,13 @@ func testShapePanics(t *testing.T, s suite) {
 		{"PagedAttention out", func() { b.q.PagedAttention(x, qkv, kv, 0, batch, attn, 1) }},
 		{"PagedAttention QueryStart", func() { b.q.PagedAttention(b.activation(2, 32), qkv, kv, 0, batch, attn, 1) }},
 		{"Sample", func() { b.q.Sample(one, x, make([]kernels.SamplingRow, 2)) }},
+		{"Process", func() { b.q.Process(x, make([]kernels.SamplingRow, 3)) }},
+		{"Logprobs row", func() {
+			b.q.Logprobs(kernels.Logprobs{TokenIDs: make([]int32, 1), Values: make([]float32, 1), Ranks: make([]int32, 1)}, x, one, []kernels.LogprobRow{{Row: 1}})
+		}},
+		{"Logprobs out", func() {
+			b.q.Logprobs(kernels.Logprobs{TokenIDs: make([]int32, 2), Values: make([]float32, 1), Ranks: make([]int32, 1)}, x, one, []kernels.LogprobRow{{K: 1}})
+		}},
 		{"CopyBlocks", func() { b.q.CopyBlocks(kv, one, 1) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

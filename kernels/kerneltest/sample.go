@@ -2,7 +2,6 @@ package kerneltest
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -172,13 +171,12 @@ func testBannedIsCopied(t *testing.T, s suite) {
 // with the exact probabilities, computed here from the words of vLLM's
 // documentation in float64, by Pearson's χ².
 func testSampleDistribution(t *testing.T, s suite) {
-	const vocab, perStep = 40, 2000
-	steps := 10
-	if raceEnabled {
-		steps = 2
+	logits := normal(newRand(31), 1, 40, 1.5).values
+	logits[7] = logits[3] // a tie
+	wide := make([]float64, len(logits))
+	for i, x := range logits {
+		wide[i] = float64(x)
 	}
-	logits := normal(newRand(31), 1, vocab, 1.5)
-	logits.values[7] = logits.values[3] // a tie
 	for _, row := range []kernels.SamplingRow{
 		{Temperature: 1, TopP: 1},
 		{Temperature: 0.6, TopP: 1},
@@ -187,52 +185,61 @@ func testSampleDistribution(t *testing.T, s suite) {
 		{Temperature: 1, TopP: 1, MinP: 0.1},
 		{Temperature: 2, TopP: 0.7, TopK: 25, MinP: 0.05},
 	} {
-		b := s.device(t, 2)
-		x := b.activation(perStep, vocab)
-		b.q.Embed(x, b.weight(kernels.F32, logits), b.ints(make([]int32, perStep)...), 1, perStep)
-		out := must(b.dev.NewInts(perStep))(t)
-		counts := make([]float64, vocab)
-		for step := range steps {
-			rows := make([]kernels.SamplingRow, perStep)
-			for i := range rows {
-				rows[i] = row
-				rows[i].Seed, rows[i].Position = 1234, uint64(step*perStep+i)
-			}
-			got := make([]int32, perStep)
-			b.q.Sample(out, x, rows)
-			b.q.Download(got, out)
-			b.sync()
-			for _, id := range got {
-				counts[id]++
-			}
+		checkFrequencies(t, s, logits, row, exactDistribution(wide, row))
+	}
+}
+
+// checkFrequencies draws from one row of logits at many positions and holds how
+// often each token came against its probability.
+func checkFrequencies(t *testing.T, s suite, logits []float32, row kernels.SamplingRow, exact []float64) {
+	t.Helper()
+	const perStep, steps = 2000, 10
+	vocab := len(logits)
+	b := s.device(t, 2)
+	x := b.activation(perStep, vocab)
+	b.q.Embed(x, b.weight(kernels.F32, matrix{1, vocab, logits}), b.ints(make([]int32, perStep)...), 1, perStep)
+	out := must(b.dev.NewInts(perStep))(t)
+	counts := make([]float64, vocab)
+	for step := range steps {
+		rows := make([]kernels.SamplingRow, perStep)
+		for i := range rows {
+			rows[i] = row
+			rows[i].Seed, rows[i].Position = 1234, uint64(step*perStep+i)
 		}
-		chi2, kept := 0.0, 0
-		for id, p := range exactDistribution(logits.values, row) {
-			if p == 0 {
-				if counts[id] > 0 {
-					t.Errorf("%+v: token %d was filtered, but drawn %v times", row, id, counts[id])
-				}
-				continue
+		got := make([]int32, perStep)
+		b.q.Sample(out, x, rows)
+		b.q.Download(got, out)
+		b.sync()
+		for _, id := range got {
+			counts[id]++
+		}
+	}
+	chi2, kept := 0.0, 0
+	for id, p := range exact {
+		if p == 0 {
+			if counts[id] > 0 {
+				t.Errorf("%+v: token %d was filtered, but drawn %v times", row, id, counts[id])
 			}
-			kept++
-			want := p * float64(perStep*steps)
-			chi2 += (counts[id] - want) * (counts[id] - want) / want
+			continue
 		}
-		// Mean df, variance 2·df: six deviations are one in millions.
-		df := float64(kept - 1)
-		if limit := df + 6*math.Sqrt(2*df); chi2 > limit {
-			t.Errorf("%s: χ² of %d kept tokens is %.1f, want at most %.1f", fmt.Sprintf("%+v", row), kept, chi2, limit)
-		}
+		kept++
+		want := p * perStep * steps
+		chi2 += (counts[id] - want) * (counts[id] - want) / want
+	}
+	// Mean df, variance 2·df: six deviations are one in millions.
+	df := float64(kept - 1)
+	if limit := df + 6*math.Sqrt(2*df); chi2 > limit {
+		t.Errorf("%+v: χ² of %d kept tokens is %.1f, want at most %.1f", row, kept, chi2, limit)
 	}
 }
 
 // exactDistribution filters and renormalizes softmax(logits/temperature).
-func exactDistribution(logits []float32, r kernels.SamplingRow) []float64 {
+func exactDistribution(logits []float64, r kernels.SamplingRow) []float64 {
 	p := make([]float64, len(logits))
 	order := make([]int, len(logits))
 	sum, top := 0.0, 0.0
 	for i, x := range logits {
-		p[i] = math.Exp(float64(x) / float64(r.Temperature))
+		p[i] = math.Exp(x / float64(r.Temperature))
 		order[i] = i
 		sum += p[i]
 	}

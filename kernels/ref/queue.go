@@ -137,16 +137,51 @@ func (q *queue) GatherRows(out, x kernels.Activation, rows kernels.Ints, n int) 
 
 func (q *queue) Sample(out kernels.Ints, logits kernels.Activation, rows []kernels.SamplingRow) {
 	shape.Sample(out, logits, len(rows))
-	rows = slices.Clone(rows)
-	for i := range rows {
-		rows[i].Banned = slices.Clone(rows[i].Banned)
-	}
+	rows = cloneRows(rows)
 	q.record(func() error {
 		q.dev.parallel(len(rows), func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				out.(ints)[i] = int32(sample(logits.(*activation).row(i), rows[i]))
 			}
 		})
+		return nil
+	})
+}
+
+func cloneRows(rows []kernels.SamplingRow) []kernels.SamplingRow {
+	rows = slices.Clone(rows)
+	for i := range rows {
+		r := &rows[i]
+		r.Allowed, r.Banned = slices.Clone(r.Allowed), slices.Clone(r.Banned)
+		r.Bias, r.Seen = slices.Clone(r.Bias), slices.Clone(r.Seen)
+	}
+	return rows
+}
+
+func (q *queue) Process(logits kernels.Activation, rows []kernels.SamplingRow) {
+	shape.Process(logits, len(rows))
+	rows = cloneRows(rows)
+	q.record(func() error {
+		for i, r := range rows {
+			copy(logits.(*activation).row(i), process(logits.(*activation).row(i), r))
+		}
+		return nil
+	})
+}
+
+func (q *queue) Logprobs(out kernels.Logprobs, logits kernels.Activation, chosen kernels.Ints, rows []kernels.LogprobRow) {
+	shape.Logprobs(out, logits, chosen, rows)
+	rows = slices.Clone(rows)
+	for i := range rows {
+		rows[i].IDs = slices.Clone(rows[i].IDs)
+	}
+	q.record(func() error {
+		ids, values := out.TokenIDs, out.Values
+		for i, r := range rows {
+			n := r.Width()
+			out.Ranks[i] = logprobs(logits.(*activation).row(r.Row), chosen.(ints)[r.Row], r, ids[:n], values[:n])
+			ids, values = ids[n:], values[n:]
+		}
 		return nil
 	})
 }

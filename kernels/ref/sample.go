@@ -12,8 +12,8 @@ import (
 // The sampler is defined so that every backend draws the same token from the
 // same logits, whatever the order in which it sums:
 //
-//  1. A row that holds a NaN draws −1. Banned logits count as −Inf, −0 as 0. A
-//     row whose highest logit is then not finite draws −1.
+//  1. The logits are changed as adjust says. A row that then holds a NaN, or
+//     whose highest logit is not finite, draws −1. −0 counts as 0.
 //  2. w = Exp((x − max)/Temperature): the probability over the largest one,
 //     in float32, each operation rounded by itself (no fused multiply-add).
 //  3. mass = w·2⁴⁰ rounded to an integer. Sums of integers are exact in any
@@ -39,35 +39,15 @@ type candidate struct {
 }
 
 func sample(logits []float32, p kernels.SamplingRow) int {
-	if slices.ContainsFunc(logits, func(x float32) bool { return x != x }) {
-		return noToken
-	}
-	if len(p.Banned) > 0 {
-		logits = slices.Clone(logits)
-		for _, id := range p.Banned {
-			if id >= 0 && int(id) < len(logits) {
-				logits[id] = float32(math.Inf(-1))
-			}
-		}
-	}
+	logits = adjust(logits, p)
 	best := argmax(logits)
-	top := logits[best]
-	if math.IsInf(float64(top), 0) {
+	if !hasDistribution(logits) {
 		return noToken
 	}
 	if !(p.Temperature > 0) {
 		return best
 	}
-	kept := candidates(logits, top, p)
-	slices.SortFunc(kept, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.logit, a.logit), cmp.Compare(a.id, b.id))
-	})
-	if k := int(p.TopK); k > 0 && k < len(kept) {
-		kept = kept[:k]
-	}
-	if p.TopP < 1 {
-		kept = topP(kept, p.TopP)
-	}
+	kept := filter(candidates(logits, logits[best], p), p)
 	slices.SortFunc(kept, func(a, b candidate) int { return cmp.Compare(a.id, b.id) })
 	point, _ := bits.Mul64(Random(p.Seed, p.Position), total(kept))
 	for _, c := range kept {
@@ -77,6 +57,26 @@ func sample(logits []float32, p kernels.SamplingRow) int {
 		point -= c.mass
 	}
 	panic("ref: point beyond the total mass")
+}
+
+// hasDistribution says whether there is something to draw.
+func hasDistribution(logits []float32) bool {
+	return !slices.ContainsFunc(logits, func(x float32) bool { return x != x }) &&
+		!math.IsInf(float64(logits[argmax(logits)]), 0)
+}
+
+// filter applies top-k and top-p. The candidates come back in order of logit.
+func filter(kept []candidate, p kernels.SamplingRow) []candidate {
+	slices.SortFunc(kept, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.logit, a.logit), cmp.Compare(a.id, b.id))
+	})
+	if k := int(p.TopK); k > 0 && k < len(kept) {
+		kept = kept[:k]
+	}
+	if p.TopP < 1 {
+		kept = topP(kept, p.TopP)
+	}
+	return kept
 }
 
 func argmax(logits []float32) int {

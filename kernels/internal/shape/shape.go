@@ -208,5 +208,27 @@ func Sample(out kernels.Ints, logits kernels.Activation, n int) {
 	ints("Sample", "out", out, n)
 }
 
+// Process checks a Process of n rows.
+func Process(logits kernels.Activation, n int) { rows("Process", "logits", logits, n) }
+
+// Logprobs checks a Logprobs.
+func Logprobs(out kernels.Logprobs, logits kernels.Activation, chosen kernels.Ints, asked []kernels.LogprobRow) {
+	width, last := 0, -1
+	_, cols := logits.ActivationShape()
+	for i := range asked {
+		r := &asked[i]
+		if r.Row < 0 || r.K < 0 || r.K > cols {
+			fail("Logprobs", "%d alternatives of %d in row %d", r.K, cols, r.Row)
+		}
+		width, last = width+r.Width(), max(last, r.Row)
+	}
+	rows("Logprobs", "logits", logits, last+1)
+	ints("Logprobs", "chosen", chosen, last+1)
+	if len(out.TokenIDs) != width || len(out.Values) != width || len(out.Ranks) != len(asked) {
+		fail("Logprobs", "out holds %d IDs, %d values, %d ranks; asked are %d, %d, %d",
+			len(out.TokenIDs), len(out.Values), len(out.Ranks), width, width, len(asked))
+	}
+}
+
 // CopyBlocks checks a CopyBlocks.
 func CopyBlocks(pairs kernels.Ints, n int) { ints("CopyBlocks", "pairs", pairs, 2*n) }
