@@ -54,9 +54,11 @@ func load(opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
 			err = errors.Join(err, e.close())
 		}
 	}()
-	src, err := m.OpenWeights()
-	if err != nil {
-		return nil, fmt.Errorf("model %s: %w", opts.Model, err)
+	src := modelfile.DummyWeights()
+	if opts.LoadFormat != "dummy" {
+		if src, err = m.OpenWeights(); err != nil {
+			return nil, fmt.Errorf("model %s: %w", opts.Model, err)
+		}
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	cfg, err := e.plan(opts, m, src)
@@ -155,7 +157,7 @@ func progress(log *slog.Logger) func(done, total int64) {
 	return func(done, total int64) {
 		if now := time.Now(); now.Sub(last) >= time.Second {
 			last = now
-			log.Info("loading weights", "percent", 100*done/total)
+			log.Info("loading weights", "MiB", done>>20, "of", total>>20)
 		}
 	}
 }

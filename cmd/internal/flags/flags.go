@@ -44,6 +44,7 @@ type Core struct {
 	Device                    string
 	Threads                   int
 	DType                     string
+	LoadFormat                string
 	MaxNumSeqs                int
 	MaxNumBatchedTokens       int
 	LongPrefillTokenThreshold int
@@ -82,6 +83,7 @@ func NewCore() (*Core, *cli.Set) {
 		Common:              defaultCommon(),
 		Device:              "cpu",
 		DType:               "auto",
+		LoadFormat:          "auto",
 		MaxNumSeqs:          128,
 		MaxNumBatchedTokens: 2048,
 		SchedulingPolicy:    "fcfs",
@@ -175,7 +177,7 @@ func commonFlags(c *Common) []cli.Flag {
 func coreFlags(c *Core) []cli.Flag {
 	return []cli.Flag{
 		{Name: "dtype", Group: "Model", Help: "type of the weights; auto: the checkpoint's", Value: cli.Enum(&c.DType, "auto", "float32", "float", "bfloat16", "float16", "half")},
-		{Name: "load-format", Group: "Model", Help: "how weights are stored", Value: cli.Enum(new("auto"), "auto", "safetensors")},
+		{Name: "load-format", Group: "Model", Help: "how weights are stored; dummy: random weights, none are read", Value: cli.Enum(&c.LoadFormat, "auto", "safetensors", "dummy")},
 		{Name: "seed", Group: "Model", Help: "of sampling, for requests without their own", Value: cli.Int(&c.Seed, math.MinInt, math.MaxInt)},
 		{Name: "data-parallel-rank", Aliases: []string{"dp-rank"}, Group: "Processes", Help: "number of this core among those of one frontend", Value: cli.Int(&c.Rank, 0, 65535)},
 		{Name: "device", Group: "Device", Help: "where the model runs: cpu; ref, the plain definition of every kernel; or mock, random tokens at once, to measure all the rest", Value: cli.Enum(&c.Device, "cpu", "ref", "mock")},
