@@ -1,9 +1,10 @@
-// Package process holds what both commands do with their process: signals,
-// exit statuses, scheduler threads.
+// Package process is what both commands do with their process: arguments, log,
+// signals, exit status, scheduler threads.
 package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,22 +12,50 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"govllm/cmd/internal/cli"
+	"govllm/cmd/internal/logging"
+	"govllm/ipc"
 )
 
-// ExitUsage is the exit status for a command line that cannot be served.
-const ExitUsage = 2
+// exitUsage is the exit status for a command line that cannot be served.
+const exitUsage = 2
 
-// UsageError prints what is wrong with a command line, a fault a line.
-func UsageError(command string, err error) int {
+// Main parses the arguments, runs the command until it ends or a signal ends
+// it, and returns the exit status. name is the process's in log lines. run gets
+// the number of cores that the process may use.
+func Main(name string, set *cli.Set, run func(ctx context.Context, log *slog.Logger, cores int) error) int {
+	if err := set.Parse(os.Args[1:]); errors.Is(err, cli.ErrHelp) {
+		set.Help(os.Stdout)
+		return 0
+	} else if err != nil {
+		return usageError(set.Command, err)
+	}
+	log, err := logging.Setup(name)
+	if err != nil {
+		return usageError(set.Command, err)
+	}
+	cores := raiseProcs(ipc.Receivers)
+	ctx, stop := signals(log)
+	defer stop()
+	if err := run(ctx, log, cores); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", set.Command, err)
+		return 1
+	}
+	return 0
+}
+
+// usageError prints what is wrong with a command line, a fault a line.
+func usageError(command string, err error) int {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", command, line)
 	}
-	return ExitUsage
+	return exitUsage
 }
 
-// Signals returns a context that the first SIGINT or SIGTERM ends. A second
+// signals returns a context that the first SIGINT or SIGTERM ends. A second
 // one ends the process at once, with the status shells give for it.
-func Signals(log *slog.Logger) (ctx context.Context, stop func()) {
+func signals(log *slog.Logger) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ch := make(chan os.Signal, 2) // the first and the second
 	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM)
@@ -48,11 +77,11 @@ func Signals(log *slog.Logger) (ctx context.Context, stop func()) {
 	}
 }
 
-// RaiseProcs adds the goroutines that must run at once when a peer speaks to
+// raiseProcs adds the goroutines that must run at once when a peer speaks to
 // GOMAXPROCS, unless the user has set it. With only as many as there are
 // cores, a message to a busy process waits for the Go scheduler's 10 ms time
 // slice. It returns the number of cores that Go had found.
-func RaiseProcs(receivers int) (cores int) {
+func raiseProcs(receivers int) (cores int) {
 	cores = runtime.GOMAXPROCS(0)
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(cores + receivers)
