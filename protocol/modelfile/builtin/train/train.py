@@ -1,6 +1,6 @@
 """Trains the builtin model: a small Llama on a book of fairy tales.
 
-    python train.py TEXT OUT [--steps N]
+    python train.py TEXT OUT [--steps N] [--minutes M] [--resume DIR]
 
 TEXT is a UTF-8 file of tales with `<|endoftext|>` between them. OUT becomes an
 ordinary Hugging Face directory (config.json, generation_config.json,
@@ -17,7 +17,7 @@ overfitting back is dropout and weight decay. Short rows first (cheap), rows of
 the full context last; the weights kept are the best of the averaged ones by
 held-out loss, measured after rounding to BF16.
 
-Every random choice comes from SEED. On another machine or thread count sums
+Every random choice comes from the seed. On another machine or thread count sums
 differ in their last bits, so a rerun gives the same kind of model, not the same
 bits.
 """
@@ -34,7 +34,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import nn
 
@@ -422,11 +422,12 @@ def orthogonal(g):
     return x.mT if g.shape[-2] > g.shape[-1] else x
 
 
-def rate(step, steps):
-    """Share of the full learning rate: a linear warm-up, then a cosine to zero."""
-    if step < WARMUP:
-        return (step + 1) / WARMUP
-    return 0.5 + 0.5 * math.cos(math.pi * (step - WARMUP) / (steps - WARMUP))
+def rate(step, progress):
+    """Share of the full learning rate: a linear warm-up over a cosine to zero.
+
+    progress runs from 0 to 1 over the training.
+    """
+    return min(1, (step + 1) / WARMUP) * (0.5 + 0.5 * math.cos(math.pi * progress))
 
 
 # --- Measure and keep -------------------------------------------------------
@@ -514,18 +515,20 @@ def dump(path, value):
 
 
 def train(args):
-    random.seed(SEED)
-    torch.manual_seed(SEED)
+    torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
 
     tales, held = read_tales(args.text)
     tokenizer = train_tokenizer(tales)
-    rows = Rows(tokenizer, tales, SEED)
+    rows = Rows(tokenizer, tales, args.seed)
     held_ids = encode_tales(tokenizer, held)
     held_bytes = sum(len(t.encode()) for t in held)
     print(f"train {len(rows.plain)} tokens, held out {len(held_ids)} tokens, {held_bytes} bytes")
 
     model = Llama()
+    if args.resume:
+        tensors = load_file(args.resume / "model.safetensors")
+        model.load_state_dict({k.removeprefix("model."): v.float() for k, v in tensors.items()})
     average = copy.deepcopy(model)
     print(f"{sum(p.numel() for p in model.parameters())} parameters")
 
@@ -540,26 +543,28 @@ def train(args):
     ]
     full = [[g["lr"] for g in o.param_groups] for o in optimisers]
 
-    best, begun, shown = math.inf, time.time(), 0.0
-    for step in range(args.steps):
-        length = SHORT_ROW if step < LONG_FROM * args.steps else CONTEXT
+    best, begun, shown, step, progress = math.inf, time.time(), 0.0, 0, 0.0
+    while progress < 1:
+        length = SHORT_ROW if progress < LONG_FROM else CONTEXT
         batch = rows.batch(BATCH_TOKENS // length, length)
         loss = model(batch[:, :-1], batch[:, 1:]).mean()
         loss.backward()
         for optimiser, rates in zip(optimisers, full):
             for group, r in zip(optimiser.param_groups, rates):
-                group["lr"] = r * rate(step, args.steps)
+                group["lr"] = r * rate(step, progress)
             optimiser.step()
             optimiser.zero_grad()
         with torch.no_grad():
             for a, p in zip(average.parameters(), model.parameters()):
                 a.lerp_(p, 1 - min(EMA, (step + 1) / (step + 10)))
         shown += (loss.item() - shown) * max(0.02, 1 / (step + 1))
-        if (step + 1) % EVAL_EVERY and step + 1 < args.steps:
+        step += 1
+        progress = max(step / args.steps, (time.time() - begun) / 60 / args.minutes)
+        if step % EVAL_EVERY and progress < 1:
             continue
         kept = rounded(average)
         bits = bits_per_byte(kept, held_ids, held_bytes)
-        print(f"step {step + 1}: loss {shown:.3f} nats/token, held out {bits:.4f} bits/byte, "
+        print(f"step {step}: loss {shown:.3f} nats/token, held out {bits:.4f} bits/byte, "
               f"{time.time() - begun:.0f} s", flush=True)
         if bits < best:
             best = bits
@@ -572,5 +577,10 @@ if __name__ == "__main__":
     parser.add_argument("text", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--minutes", type=float, default=math.inf,
+                        help="finish by then, with fewer steps: for a busy machine")
+    parser.add_argument("--resume", type=Path, help="start from this directory's weights, "
+                        "with a schedule of its own; give another seed, for other rows")
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--threads", type=int, default=2)
     train(parser.parse_args())
