@@ -114,6 +114,8 @@ func (in *Intake) checkParams(p *protocol.SamplingParams) error {
 		return invalid("min_tokens is %d, must be at most max_tokens %d", p.MinTokens, *p.MaxTokens)
 	case len(p.LogprobTokenIDs) > maxLogprobTokenIDs:
 		return invalid("logprob_token_ids has %d IDs, at most %d are allowed", len(p.LogprobTokenIDs), maxLogprobTokenIDs)
+	case p.PromptLogprobs != nil && p.SkipReadingPrefixCache != nil && !*p.SkipReadingPrefixCache:
+		return invalid("skip_reading_prefix_cache is false, but prompt_logprobs need the whole prompt computed; leave it out")
 	case p.AllowedTokenIDs != nil && len(p.AllowedTokenIDs) == 0:
 		return invalid("allowed_token_ids is empty, which allows nothing; leave it out to allow all")
 	}
@@ -135,8 +137,15 @@ func (in *Intake) checkLogprobs(name string, k *int) error {
 	if n == -1 {
 		n = in.vocabSize
 	}
-	if in.maxLogprobs >= 0 && n > in.maxLogprobs {
-		return invalid("%s is %d, must be at most %d (--max-logprobs)", name, *k, in.maxLogprobs)
+	most := in.maxLogprobs
+	if most == -1 {
+		most = in.vocabSize
+	}
+	switch {
+	case n > in.vocabSize:
+		return invalid("%s is %d, the vocabulary has %d tokens; -1 means all", name, *k, in.vocabSize)
+	case n > most:
+		return invalid("%s is %d, must be at most %d (--max-logprobs)", name, *k, most)
 	}
 	return nil
 }
@@ -152,13 +161,16 @@ func (in *Intake) checkTokenIDs(p *protocol.SamplingParams) error {
 	if p.EOSTokenID != nil {
 		errs = append(errs, in.inVocab("_eos_token_id", []int32{*p.EOSTokenID}))
 	}
-	for _, words := range p.BadWordsTokenIDs {
+	for i, words := range p.BadWordsTokenIDs {
+		if len(words) == 0 {
+			errs = append(errs, invalid("_bad_words_token_ids has no tokens at position %d", i))
+		}
 		errs = append(errs, in.inVocab("_bad_words_token_ids", words))
 	}
 	for id, bias := range p.LogitBias {
 		errs = append(errs, in.inVocab("logit_bias", []int32{id}))
-		if math.IsNaN(bias) || math.IsInf(bias, 0) {
-			errs = append(errs, invalid("logit_bias of token %d is %v", id, bias))
+		if !(math.Abs(bias) <= math.MaxFloat32) { // NaN too
+			errs = append(errs, invalid("logit_bias of token %d is %v, must be a finite float32", id, bias))
 		}
 	}
 	return errors.Join(errs...)

@@ -57,6 +57,10 @@ func TestPrepareRefuses(t *testing.T) {
 		{"min_tokens is 9, must be at most max_tokens 8", func(r *req, p *par) { p.MinTokens, p.MaxTokens = 9, ptr(8) }},
 		{"logprobs is 21, must be at most 20", func(r *req, p *par) { p.Logprobs = ptr(21) }},
 		{"logprobs is -1, must be at most 20", func(r *req, p *par) { p.Logprobs = ptr(-1) }},
+		{"logprobs is 101, the vocabulary has 100", func(r *req, p *par) { p.Logprobs = ptr(101) }},
+		{"skip_reading_prefix_cache is false, but prompt_logprobs", func(r *req, p *par) { p.PromptLogprobs, p.SkipReadingPrefixCache = ptr(1), new(bool) }},
+		{"_bad_words_token_ids has no tokens at position 1", func(r *req, p *par) { p.BadWordsTokenIDs = [][]int32{{1}, {}} }},
+		{"logit_bias of token 5 is 1e+39", func(r *req, p *par) { p.LogitBias = map[int32]float64{5: 1e39} }},
 		{"prompt_logprobs is -2", func(r *req, p *par) { p.PromptLogprobs = ptr(-2) }},
 		{"logprob_token_ids has 129", func(r *req, p *par) { p.LogprobTokenIDs = make([]int32, 129) }},
 		{"allowed_token_ids is empty", func(r *req, p *par) { p.AllowedTokenIDs = []int32{} }},
@@ -102,7 +106,8 @@ func TestPrepareResolves(t *testing.T) {
 		{"no max_tokens", func(p *protocol.SamplingParams) { p.MaxTokens = nil }, 150, true},
 		{"max_tokens beyond the model", func(p *protocol.SamplingParams) { p.MaxTokens = number(1000) }, 150, true},
 		{"prompt logprobs", func(p *protocol.SamplingParams) { p.PromptLogprobs = number(1) }, 16, false},
-		{"prompt logprobs, cache wanted", func(p *protocol.SamplingParams) { p.PromptLogprobs, p.SkipReadingPrefixCache = number(1), &no }, 16, true},
+		{"cache wanted", func(p *protocol.SamplingParams) { p.SkipReadingPrefixCache = &no }, 16, true},
+		{"all logprobs", func(p *protocol.SamplingParams) { p.Logprobs, p.PromptLogprobs = number(-1), number(100) }, 16, false},
 		{"cache not wanted", func(p *protocol.SamplingParams) { p.SkipReadingPrefixCache = &yes }, 16, false},
 	} {
 		p := protocol.DefaultSamplingParams()

@@ -65,8 +65,11 @@ type Inputs struct {
 	KV        kernels.KVCache
 }
 
-// NumOps bounds the operations that one Forward records.
+// NumOps bounds the operations that one Forward or ForwardAll records.
 func (m *Model) NumOps() int { return 9*len(m.layers) + 5 }
+
+// NumLogitsOps is how many operations one Logits records.
+const NumLogitsOps = 2
 
 // Forward records a whole pass and returns the logits, of which rows
 // [0, NumLogits) are in LogitRows' order.
@@ -74,37 +77,72 @@ func (m *Model) NumOps() int { return 9*len(m.layers) + 5 }
 // In the last layer only the rows that need logits go on once the KV cache is
 // written: that was the others' whole work.
 func (m *Model) Forward(q kernels.Queue, s *Workspace, in Inputs) kernels.Activation {
-	if in.NumTokens > s.maxTokens || in.NumLogits > min(s.maxLogits, in.NumTokens) {
-		panic(fmt.Sprintf("model: step of %d tokens, %d logits in a workspace for %d, %d",
-			in.NumTokens, in.NumLogits, s.maxTokens, s.maxLogits))
+	s.check(in)
+	q.Embed(s.x, m.embed, in.TokenIDs, 1, in.NumTokens)
+	last, T := len(m.layers)-1, in.NumLogits
+	for i := range last {
+		m.attend(q, s, i, in)
+		m.finishLayer(q, s, i, s.x, s.attn, in.NumTokens)
 	}
-	x, T := s.x, in.NumTokens
-	q.Embed(x, m.embed, in.TokenIDs, 1, T)
-	for i := range m.layers {
-		l, attn := &m.layers[i], s.attn
-		m.writeKV(q, s, l, i, in)
-		last := i == len(m.layers)-1
-		if last && in.NumLogits == 0 {
-			return s.logits
-		}
-		q.PagedAttention(attn, s.qkv, in.KV, i, in.Batch, m.attn, T)
-		if last {
-			q.GatherRows(s.lastX, x, in.LogitRows, in.NumLogits)
-			q.GatherRows(s.lastOut, attn, in.LogitRows, in.NumLogits)
-			x, attn, T = s.lastX, s.lastOut, in.NumLogits
-		}
-		q.Linear(x, attn, l.out, l.outBias, true, T)
-		m.feedForward(q, s, l, x, T)
+	m.writeKV(q, s, last, in)
+	if T == 0 {
+		return s.logits
 	}
-	q.RMSNorm(s.norm, x, m.finalNorm, m.cfg.RMSNormEps, T)
+	q.PagedAttention(s.attn, s.qkv, in.KV, last, in.Batch, m.attn, in.NumTokens)
+	q.GatherRows(s.lastX, s.x, in.LogitRows, T)
+	q.GatherRows(s.lastOut, s.attn, in.LogitRows, T)
+	m.finishLayer(q, s, last, s.lastX, s.lastOut, T)
+	q.RMSNorm(s.norm, s.lastX, m.finalNorm, m.cfg.RMSNormEps, T)
 	q.Linear(s.logits, s.norm, m.head, nil, false, T)
 	return s.logits
 }
 
+// ForwardAll records a pass in which every row goes through all layers; Logits
+// then gives any of them, in as many pieces as it takes. NumLogits and
+// LogitRows are not read.
+func (m *Model) ForwardAll(q kernels.Queue, s *Workspace, in Inputs) {
+	in.NumLogits = 0
+	s.check(in)
+	q.Embed(s.x, m.embed, in.TokenIDs, 1, in.NumTokens)
+	for i := range m.layers {
+		m.attend(q, s, i, in)
+		m.finishLayer(q, s, i, s.x, s.attn, in.NumTokens)
+	}
+	q.RMSNorm(s.norm, s.x, m.finalNorm, m.cfg.RMSNormEps, in.NumTokens)
+}
+
+// Logits records the logits of the first n of rows of the last ForwardAll, and
+// returns them in rows [0, n), n at most the workspace's maxLogits.
+func (m *Model) Logits(q kernels.Queue, s *Workspace, rows kernels.Ints, n int) kernels.Activation {
+	q.GatherRows(s.lastX, s.norm, rows, n)
+	q.Linear(s.logits, s.lastX, m.head, nil, false, n)
+	return s.logits
+}
+
+func (s *Workspace) check(in Inputs) {
+	if in.NumTokens > s.maxTokens || in.NumLogits > min(s.maxLogits, in.NumTokens) {
+		panic(fmt.Sprintf("model: step of %d tokens, %d logits in a workspace for %d, %d",
+			in.NumTokens, in.NumLogits, s.maxTokens, s.maxLogits))
+	}
+}
+
+// attend leaves what layer i's queries see in attn.
+func (m *Model) attend(q kernels.Queue, s *Workspace, i int, in Inputs) {
+	m.writeKV(q, s, i, in)
+	q.PagedAttention(s.attn, s.qkv, in.KV, i, in.Batch, m.attn, in.NumTokens)
+}
+
+// finishLayer adds what attention and the gated MLP of layer i give to x.
+func (m *Model) finishLayer(q kernels.Queue, s *Workspace, i int, x, attn kernels.Activation, T int) {
+	l := &m.layers[i]
+	q.Linear(x, attn, l.out, l.outBias, true, T)
+	m.feedForward(q, s, l, x, T)
+}
+
 // writeKV leaves the turned queries of layer i in qkv, keys and values in the
 // cache.
-func (m *Model) writeKV(q kernels.Queue, s *Workspace, l *layer, i int, in Inputs) {
-	T, eps := in.NumTokens, m.cfg.RMSNormEps
+func (m *Model) writeKV(q kernels.Queue, s *Workspace, i int, in Inputs) {
+	l, T, eps := &m.layers[i], in.NumTokens, m.cfg.RMSNormEps
 	q.RMSNorm(s.norm, s.x, l.attnNorm, eps, T)
 	q.Linear(s.qkv, s.norm, l.qkv, l.qkvBias, false, T)
 	q.RopeKVWrite(s.qkv, in.KV, i, in.Positions, in.Slots, m.rope, m.attn, nil, nil, eps, T)

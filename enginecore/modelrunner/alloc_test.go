@@ -5,6 +5,7 @@ import (
 
 	"govllm/enginecore/step"
 	"govllm/kernels"
+	"govllm/protocol"
 )
 
 // idleDevice computes nothing: what remains is the runner's own work.
@@ -31,7 +32,7 @@ func (idleQueue) Sync() error                                                   
 
 // decodeSteps admits numSeqs requests and returns a function that decodes one
 // token of each, over and over.
-func decodeSteps(t testing.TB, dev kernels.Device, numSeqs int) func() {
+func decodeSteps(t testing.TB, dev kernels.Device, numSeqs int, params *protocol.SamplingParams) func() {
 	t.Helper()
 	const maxLen = 4096
 	r := newRunner(t, dev, tinyModel(t, dev), Config{MaxNumSeqs: numSeqs, MaxNumBatchedTokens: 4 * numSeqs, MaxModelLen: maxLen,
@@ -39,7 +40,7 @@ func decodeSteps(t testing.TB, dev kernels.Device, numSeqs int) func() {
 	plan := &step.SchedulerOutput{}
 	for i := range numSeqs {
 		row := step.Row(i)
-		n := step.NewRequest{Row: row, Params: greedy(), TokenIDs: []int32{1, 2, 3, 4}, Prompt: 4, BlockIDs: make([]int32, maxLen/256)}
+		n := step.NewRequest{Row: row, Params: params, TokenIDs: []int32{1, 2, 3, 4}, Prompt: 4, BlockIDs: make([]int32, maxLen/256)}
 		sample(t, r.Start(&step.SchedulerOutput{New: []step.NewRequest{n}, Scheduled: []step.Scheduled{{Row: row, NumTokens: 4, Samples: true}}}))
 		plan.Scheduled = append(plan.Scheduled, step.Scheduled{Row: row, NumTokens: 1, Samples: true})
 	}
@@ -59,18 +60,23 @@ func decodeSteps(t testing.TB, dev kernels.Device, numSeqs int) func() {
 }
 
 func TestDecodeAllocatesNothing(t *testing.T) {
-	decode := decodeSteps(t, &idleDevice{openDevice(t, "ref")}, 16)
-	for range 5000 { // past the first growth of the rows
-		decode()
-	}
-	if got := testing.AllocsPerRun(500, decode); got != 0 {
-		t.Errorf("a decode step makes %v allocations, want 0", got)
+	changed := greedy()
+	changed.RepetitionPenalty, changed.FrequencyPenalty, changed.PresencePenalty = 1.2, 0.5, 0.5
+	changed.BadWordsTokenIDs, changed.LogitBias, changed.AllowedTokenIDs = [][]int32{{1}, {0, 0, 3}}, map[int32]float64{1: 1}, []int32{0, 1, 2}
+	for name, params := range map[string]*protocol.SamplingParams{"plain": greedy(), "changed logits": changed} {
+		decode := decodeSteps(t, &idleDevice{openDevice(t, "ref")}, 16, params)
+		for range 5000 { // past the first growth of the rows
+			decode()
+		}
+		if got := testing.AllocsPerRun(500, decode); got != 0 {
+			t.Errorf("%s: a decode step makes %v allocations, want 0", name, got)
+		}
 	}
 }
 
 // BenchmarkHost times what a step costs beside the device's work.
 func BenchmarkHost(b *testing.B) {
-	decode := decodeSteps(b, &idleDevice{openDevice(b, "ref")}, 16)
+	decode := decodeSteps(b, &idleDevice{openDevice(b, "ref")}, 16, greedy())
 	b.ReportAllocs()
 	for b.Loop() {
 		decode()

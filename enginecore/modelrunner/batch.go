@@ -18,20 +18,23 @@ type row struct {
 	prompt   int     // how many are the prompt
 	blocks   []int32 // block table
 	sampling sampler.Row
+
+	promptLogprobs promptLogprobs
 }
 
 // admit fills a row. The slices keep their capacity from request to request.
-func (r *row) admit(n *step.NewRequest) {
+func (r *row) admit(n *step.NewRequest, vocabSize int) {
 	r.used = true
 	r.id = n.ID
 	r.tokens = append(r.tokens[:0], n.TokenIDs...)
 	r.prompt = n.Prompt
 	r.blocks = append(r.blocks[:0], n.BlockIDs...)
-	r.sampling = sampler.NewRow(n.Params, n.Seed)
+	r.sampling.Reset(n.Params, n.Seed, vocabSize, n.TokenIDs, n.Prompt)
+	r.promptLogprobs.admit(n, vocabSize)
 }
 
 func (r *row) release() {
-	*r = row{tokens: r.tokens[:0], blocks: r.blocks[:0]}
+	*r = row{tokens: r.tokens[:0], blocks: r.blocks[:0], sampling: r.sampling}
 }
 
 // apply brings the rows to the plan's state.
@@ -47,7 +50,7 @@ func (r *Runner) apply(plan *step.SchedulerOutput) {
 		if w := &r.rows[n.Row]; w.used {
 			invariants.Fail("row %d given to request %q holds request %q", n.Row, n.ID, w.id)
 		}
-		r.rows[n.Row].admit(n)
+		r.rows[n.Row].admit(n, r.model.Config().VocabSize)
 	}
 	for i := range plan.Scheduled {
 		s := &plan.Scheduled[i]
@@ -85,6 +88,12 @@ type batch struct {
 	maxBlocks                  int     // the longest table of this step
 	logitRows                  []int32 // [numLogits]
 	draws                      []kernels.SamplingRow
+	asked                      question // about the draws
+
+	// Rows that describe the next token of their prompt, and that token.
+	promptRows, promptNext []int32
+	promptAsked            question
+	hasPrompts             bool // a prompt with log probabilities is in the step
 }
 
 // build lays out the plan's tokens in batch order.
@@ -93,7 +102,10 @@ func (b *batch) build(plan *step.SchedulerOutput, rows []row, blockSize int) {
 	b.queryStart = append(b.queryStart[:0], 0)
 	b.seqLens, b.blockTable = b.seqLens[:0], b.blockTable[:0]
 	b.logitRows, b.draws = b.logitRows[:0], b.draws[:0]
-	b.maxBlocks = 0
+	b.promptRows, b.promptNext = b.promptRows[:0], b.promptNext[:0]
+	b.asked.reset()
+	b.promptAsked.reset()
+	b.maxBlocks, b.hasPrompts = 0, false
 	for i := range plan.Scheduled {
 		s := &plan.Scheduled[i]
 		b.maxBlocks = max(b.maxBlocks, ceilDiv(s.Computed+s.NumTokens, blockSize))
@@ -117,16 +129,32 @@ func (b *batch) add(s *step.Scheduled, w *row, blockSize int) {
 	for range b.maxBlocks - used {
 		b.blockTable = append(b.blockTable, 0) // not read
 	}
+	b.askPrompt(s, w)
 	if s.Samples {
+		if asked, ok := w.sampling.Logprobs(); ok {
+			asked.Row = len(b.draws)
+			b.asked.add(asked)
+		}
 		b.logitRows = append(b.logitRows, int32(len(b.tokenIDs)-1))
-		b.draws = append(b.draws, w.sampling.Draw(len(w.tokens)-w.prompt))
+		b.draws = append(b.draws, w.sampling.Draw(w.tokens[w.prompt:]))
+	}
+}
+
+// askPrompt asks about the prompt tokens that the rows just added describe.
+func (b *batch) askPrompt(s *step.Scheduled, w *row) {
+	b.hasPrompts = b.hasPrompts || w.promptLogprobs.lists != nil
+	first := len(b.tokenIDs) - s.NumTokens
+	for i := range w.promptLogprobs.describes(s.Computed, s.Computed+s.NumTokens) {
+		b.promptRows = append(b.promptRows, int32(first+i))
+		b.promptNext = append(b.promptNext, w.tokens[s.Computed+i+1])
+		b.promptAsked.add(w.promptLogprobs.asked)
 	}
 }
 
 // buffers are the batch's arrays on the device, each as large as any step
 // needs.
 type buffers struct {
-	tokenIDs, positions, slots, queryStart, seqLens, blockTable, logitRows, sampled kernels.Ints
+	tokenIDs, positions, slots, queryStart, seqLens, blockTable, logitRows, sampled, promptRows, promptNext kernels.Ints
 }
 
 func newBuffers(dev kernels.Device, cfg *Config) (*buffers, error) {
@@ -143,6 +171,8 @@ func newBuffers(dev kernels.Device, cfg *Config) (*buffers, error) {
 		{&b.blockTable, cfg.MaxNumSeqs * cfg.maxBlocks()},
 		{&b.logitRows, cfg.MaxNumSeqs},
 		{&b.sampled, cfg.MaxNumSeqs},
+		{&b.promptRows, cfg.MaxLogits()},
+		{&b.promptNext, cfg.MaxLogits()},
 	} {
 		var err error
 		if *a.dst, err = dev.NewInts(a.n); err != nil {

@@ -8,7 +8,7 @@ import (
 	"govllm/kernels"
 )
 
-// Config sizes a Runner. All fields are required.
+// Config sizes a Runner. All fields are required, but for the switch at the end.
 type Config struct {
 	// MaxNumSeqs bounds the running requests, and so the rows.
 	MaxNumSeqs int
@@ -23,6 +23,11 @@ type Config struct {
 	NumBlocks int
 	// KVDType of the cache; see model.ResolveKVDType.
 	KVDType kernels.DType
+	// ProcessedLogprobs takes the log probabilities of sampled tokens from the
+	// distribution that they were drawn from, with penalties, temperature and
+	// filters (--logprobs-mode processed_logprobs). Default: from the model's.
+	// Those of prompts are always the model's, as in vLLM.
+	ProcessedLogprobs bool
 }
 
 // Validate reports every field that a device with these caps can't serve.
@@ -43,6 +48,13 @@ func (c *Config) Validate(caps kernels.Caps) error {
 	must(slices.Contains(caps.KVDTypes, c.KVDType), "kv_cache_dtype", c.KVDType, fmt.Sprintf("one of %v on this device", caps.KVDTypes))
 	return errors.Join(errs...)
 }
+
+// minLogits keeps the pieces small in number that a prompt with log
+// probabilities is cut into.
+const minLogits = 64
+
+// MaxLogits is how many rows of logits the workspace has.
+func (c *Config) MaxLogits() int { return max(c.MaxNumSeqs, min(minLogits, c.MaxNumBatchedTokens)) }
 
 // maxBlocks is the most blocks that one sequence can have.
 func (c *Config) maxBlocks() int { return ceilDiv(c.MaxModelLen, c.BlockSize) }

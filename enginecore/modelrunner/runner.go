@@ -66,14 +66,14 @@ func (r *Runner) allocate(dev kernels.Device) (err error) {
 	if r.kv, err = dev.NewKVCache(model.KVShape(r.model.Config(), r.cfg.NumBlocks, r.cfg.BlockSize, r.cfg.KVDType)); err != nil {
 		return err
 	}
-	if r.work, err = r.model.NewWorkspace(dev, r.cfg.MaxNumBatchedTokens, r.cfg.MaxNumSeqs); err != nil {
+	if r.work, err = r.model.NewWorkspace(dev, r.cfg.MaxNumBatchedTokens, r.cfg.MaxLogits()); err != nil {
 		return err
 	}
 	if r.buffers, err = newBuffers(dev, &r.cfg); err != nil {
 		return err
 	}
-	const numSamples = 1
-	r.queue, err = dev.NewQueue(numUploads + r.model.NumOps() + numSamples + numDownloads)
+	const numSamples, numLogprobs = 1, 2
+	r.queue, err = dev.NewQueue(numUploads + r.model.NumOps() + r.cfg.numPromptOps() + model.NumLogitsOps + numSamples + numLogprobs + numDownloads)
 	return err
 }
 
@@ -115,11 +115,25 @@ func (r *Runner) record(plan *step.SchedulerOutput) {
 	r.batch.build(plan, r.rows, r.cfg.BlockSize)
 	in := r.buffers.upload(r.queue, &r.batch)
 	in.KV = r.kv
-	logits := r.model.Forward(r.queue, r.work, in)
+	logits := r.forward(in)
 	if in.NumLogits > 0 {
 		r.queue.Sample(r.buffers.sampled, logits, r.batch.draws)
 		r.queue.Download(r.sampled[:in.NumLogits], r.buffers.sampled)
+		r.recordLogprobs(logits)
 	}
+}
+
+// forward records the pass and returns the logits of the rows that sample.
+func (r *Runner) forward(in model.Inputs) kernels.Activation {
+	if len(r.batch.promptRows) == 0 {
+		return r.model.Forward(r.queue, r.work, in)
+	}
+	r.model.ForwardAll(r.queue, r.work, in)
+	r.recordPrompts()
+	if in.NumLogits == 0 {
+		return nil
+	}
+	return r.model.Logits(r.queue, r.work, in.LogitRows, in.NumLogits)
 }
 
 // Sample waits for the device, appends the sampled tokens to their rows and
@@ -153,9 +167,11 @@ func (r *Runner) collect(plan *step.SchedulerOutput) (*step.ModelRunnerOutput, e
 			// next token is planned already: any ID serves for that.
 			w := &r.rows[s.Row]
 			w.tokens = append(w.tokens, max(token, 0))
+			w.sampling.Append(max(token, 0))
 		}
 		r.out.Sampled = append(r.out.Sampled, token)
 	}
+	r.collectLogprobs(plan)
 	if failed > 0 {
 		return &r.out, r.countNaNs(plan, failed)
 	}

@@ -85,6 +85,9 @@ type sequence struct {
 	row      step.Row // -1: not running
 	blocks   []int32
 	logits   []uint64 // fingerprint of each drawn token's logits
+
+	logprobs       []*protocol.LogprobsLists // of each token; nil: not asked
+	promptLogprobs *protocol.LogprobsLists
 }
 
 func (s *sequence) done() bool { return len(s.tokens) == len(s.prompt)+s.maxNew }
@@ -130,6 +133,7 @@ func run(t *testing.T, dev kernels.Device, m *model.Model, kv kernels.DType, p p
 	}
 	for _, s := range seqs {
 		s.tokens, s.computed, s.row, s.blocks, s.logits = slices.Clone(s.prompt), 0, -1, nil, nil
+		s.logprobs, s.promptLogprobs = nil, nil
 	}
 	for !g.step() {
 	}
@@ -199,6 +203,7 @@ func (g *play) update(plan *step.SchedulerOutput, batch []*sequence, out *step.M
 		if plan.Scheduled[i].Samples != (out.Sampled[i] >= 0) {
 			g.t.Fatalf("step %d: Sampled[%d] = %d where Samples is %v", g.number, i, out.Sampled[i], plan.Scheduled[i].Samples)
 		}
+		s.takeLogprobs(g.t, out, i)
 		if out.Sampled[i] < 0 {
 			continue
 		}
