@@ -14,10 +14,7 @@ import (
 
 func main() {
 	opts, set := flags.NewCore()
-	os.Exit(process.Main("core", set, func(ctx context.Context, log *slog.Logger, cores int) error {
-		if opts.Threads == 0 {
-			opts.Threads = cores
-		}
+	os.Exit(process.Main("core", set, func(ctx context.Context, log *slog.Logger) error {
 		return run(ctx, opts, log)
 	}))
 }

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	opts, set := flags.NewFrontend()
-	os.Exit(process.Main("frontend", set, func(ctx context.Context, log *slog.Logger, _ int) error {
+	os.Exit(process.Main("frontend", set, func(ctx context.Context, log *slog.Logger) error {
 		return run(ctx, opts, log)
 	}))
 }

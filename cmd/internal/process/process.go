@@ -22,9 +22,8 @@ import (
 const exitUsage = 2
 
 // Main parses the arguments, runs the command until it ends or a signal ends
-// it, and returns the exit status. name is the process's in log lines. run gets
-// the number of cores that the process may use.
-func Main(name string, set *cli.Set, run func(ctx context.Context, log *slog.Logger, cores int) error) int {
+// it, and returns the exit status. name is the process's in log lines.
+func Main(name string, set *cli.Set, run func(ctx context.Context, log *slog.Logger) error) int {
 	if err := set.Parse(os.Args[1:]); errors.Is(err, cli.ErrHelp) {
 		set.Help(os.Stdout)
 		return 0
@@ -35,10 +34,10 @@ func Main(name string, set *cli.Set, run func(ctx context.Context, log *slog.Log
 	if err != nil {
 		return usageError(set.Command, err)
 	}
-	cores := raiseProcs(ipc.Receivers)
+	raiseProcs(ipc.Receivers)
 	ctx, stop := signals(log)
 	defer stop()
-	if err := run(ctx, log, cores); err != nil {
+	if err := run(ctx, log); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", set.Command, err)
 		return 1
 	}
@@ -80,11 +79,9 @@ func signals(log *slog.Logger) (ctx context.Context, stop func()) {
 // raiseProcs adds the goroutines that must run at once when a peer speaks to
 // GOMAXPROCS, unless the user has set it. With only as many as there are
 // cores, a message to a busy process waits for the Go scheduler's 10 ms time
-// slice. It returns the number of cores that Go had found.
-func raiseProcs(receivers int) (cores int) {
-	cores = runtime.GOMAXPROCS(0)
+// slice.
+func raiseProcs(receivers int) {
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(cores + receivers)
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + receivers)
 	}
-	return cores
 }
