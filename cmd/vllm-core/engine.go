@@ -129,13 +129,14 @@ func (e *engine) plan(opts *flags.Core, m *modelfile.Model, src *modelfile.Weigh
 	cfg = modelrunner.Config{
 		MaxNumSeqs: opts.MaxNumSeqs, MaxNumBatchedTokens: opts.MaxNumBatchedTokens, MaxModelLen: e.maxModelLen,
 		BlockSize: opts.BlockSize, NumBlocks: e.numBlocks, KVDType: kvType,
+		ProcessedLogprobs: opts.LogprobsMode == "processed_logprobs",
 	}
 	if err := cfg.Validate(e.device.Caps()); err != nil {
 		return cfg, err
 	}
 	need := modelrunner.Need{
 		Weights:   model.WeightBytes(m.Config, e.dtype),
-		Workspace: model.WorkspaceBytes(m.Config, opts.MaxNumBatchedTokens, opts.MaxNumSeqs, e.maxModelLen),
+		Workspace: model.WorkspaceBytes(m.Config, opts.MaxNumBatchedTokens, cfg.MaxLogits(), e.maxModelLen),
 		KV:        int64(e.numBlocks) * shape.BlockBytes(),
 	}
 	return cfg, need.Check(available)

@@ -44,8 +44,8 @@ func run(ctx context.Context, opts *flags.Core, log *slog.Logger) error {
 	log.Info("ready", "frontend", opts.HandshakeAddress(), "rank", opts.Rank)
 	defer context.AfterFunc(ctx, func() { end(loop, opts) })()
 	if err := loop.Run(); err != nil {
-		if ctx.Err() != nil && errors.Is(err, ipc.ErrDisconnected) {
-			return nil // both were told to stop, and the frontend was quicker
+		if errors.Is(err, ipc.ErrDisconnected) && toldToStop(ctx) {
+			return nil // as the frontend was, which was quicker
 		}
 		return err // the device may still be at work: leave it to the process's end
 	}
@@ -99,13 +99,27 @@ func newLoop(opts *flags.Core, e *engine, conn *ipc.EngineConn, log *slog.Logger
 			HashSeed:   os.Getenv("PYTHONHASHSEED"), // as vLLM: set, it makes hashes the same everywhere
 			NoLogStats: opts.DisableLogStats,
 		},
-		VocabSize: e.vocabSize, Seed: uint64(opts.Seed), EngineIndex: opts.Rank, NumClients: conn.NumClients(),
+		VocabSize: e.vocabSize, MaxLogprobs: opts.MaxLogprobs, Seed: uint64(opts.Seed), EngineIndex: opts.Rank, NumClients: conn.NumClients(),
 		Coordinated: conn.Init().Addresses.CoordinatorInput != "",
 	}, e.runner, func() float64 { return time.Since(start).Seconds() })
 	if err != nil {
 		return nil, err
 	}
 	return enginecore.NewLoop(core, conn, log), nil
+}
+
+// signalGrace is how long a core that has lost its frontend waits for a signal
+// of its own: where one Ctrl-C or service manager stops both, the frontend's
+// end is no failure.
+const signalGrace = 500 * time.Millisecond
+
+func toldToStop(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return true
+	case <-time.After(signalGrace):
+		return false
+	}
 }
 
 // end is what a signal asks for: with a timeout, running requests may finish

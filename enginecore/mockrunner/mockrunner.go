@@ -4,14 +4,20 @@
 //
 // A request's tokens depend on its seed and the position alone, as a model's
 // do, so text does not change with batch mates, chunks or preemption. EOS is
-// drawn like any other token: measurements ask for ignore_eos.
+// drawn like any other token: measurements ask for ignore_eos. Log probabilities
+// are those of tokens that are all equally likely.
 package mockrunner
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"govllm/enginecore"
+	"govllm/enginecore/sampler"
 	"govllm/enginecore/step"
+	"govllm/kernels"
+	"govllm/protocol"
 )
 
 // Runner implements enginecore.Runner. The engine loop owns it.
@@ -26,6 +32,11 @@ type Runner struct {
 type row struct {
 	seed   uint64
 	tokens int // prompt and output so far
+
+	asked       kernels.LogprobRow
+	asks        bool
+	prompt      []int32 // until its log probabilities have been told; nil: none asked
+	promptAsked kernels.LogprobRow
 }
 
 // New returns a runner of up to maxNumSeqs rows and a vocabulary of vocabSize.
@@ -46,11 +57,11 @@ func (p *pass) Sample() (*step.ModelRunnerOutput, error) { return &p.result, nil
 func (r *Runner) Start(plan *step.SchedulerOutput) enginecore.Pass {
 	for i := range plan.New {
 		n := &plan.New[i]
-		r.rows[n.Row] = row{seed: n.Seed, tokens: len(n.TokenIDs)}
+		r.rows[n.Row] = r.newRow(n)
 	}
 	p := &r.passes[r.n%2]
 	r.n++
-	p.result.Sampled = p.result.Sampled[:0]
+	p.result.Sampled, p.result.Logprobs, p.result.PromptLogprobs = p.result.Sampled[:0], nil, nil
 	for i := range plan.Scheduled {
 		s := &plan.Scheduled[i]
 		token := int32(-1)
@@ -58,10 +69,55 @@ func (r *Runner) Start(plan *step.SchedulerOutput) enginecore.Pass {
 			q := &r.rows[s.Row]
 			token = int32(mix(q.seed^uint64(q.tokens)<<32) % r.vocabSize)
 			q.tokens++
+			r.tellLogprobs(p, len(plan.Scheduled), i, q, token)
 		}
 		p.result.Sampled = append(p.result.Sampled, token)
 	}
 	return p
+}
+
+func (r *Runner) newRow(n *step.NewRequest) row {
+	w := row{seed: n.Seed, tokens: len(n.TokenIDs)}
+	w.asked, w.asks = sampler.Asked(n.Params, int(r.vocabSize))
+	var ok bool
+	if w.promptAsked, ok = sampler.NumLogprobs(n.Params.PromptLogprobs, int(r.vocabSize)); ok && len(n.TokenIDs) == n.Prompt {
+		w.prompt = slices.Clone(n.TokenIDs)
+	}
+	return w
+}
+
+// tellLogprobs tells request i of n what it has asked for, beside its token.
+func (r *Runner) tellLogprobs(p *pass, n, i int, w *row, token int32) {
+	if w.asks {
+		if p.result.Logprobs == nil {
+			p.result.Logprobs = make([]*protocol.LogprobsLists, n)
+		}
+		p.result.Logprobs[i] = r.logprobs([]int32{token}, w.asked)
+	}
+	if w.prompt != nil {
+		if p.result.PromptLogprobs == nil {
+			p.result.PromptLogprobs = make([]*protocol.LogprobsLists, n)
+		}
+		p.result.PromptLogprobs[i] = r.logprobs(w.prompt[1:], w.promptAsked)
+		w.prompt = nil
+	}
+}
+
+// logprobs describes tokens as if all were equally likely.
+func (r *Runner) logprobs(tokens []int32, asked kernels.LogprobRow) *protocol.LogprobsLists {
+	l := step.NewLogprobs(len(tokens), asked.Width())
+	for i := range l.Logprobs {
+		l.Logprobs[i] = float32(-math.Log(float64(r.vocabSize)))
+	}
+	for i, token := range tokens {
+		ids := l.TokenIDs[i*l.Width : (i+1)*l.Width]
+		for j := range ids[1:] {
+			ids[1+j] = int32(j)
+		}
+		copy(ids[1:], asked.IDs)
+		ids[0], l.Ranks[i] = token, int64(r.vocabSize) // none is less likely
+	}
+	return l
 }
 
 // mix is the finalizer of SplitMix64: every bit of x moves every bit of the

@@ -36,17 +36,7 @@ func (p *promptLogprobs) admit(n *step.NewRequest, vocabSize int) {
 	if n.Computed > 0 {
 		invariants.Fail("request %q asks for prompt_logprobs and has %d tokens cached", n.ID, n.Computed)
 	}
-	p.asked, p.lists = asked, newLists(n.Prompt-1, asked.Width())
-}
-
-func newLists(numTokens, width int) *protocol.LogprobsLists {
-	return &protocol.LogprobsLists{
-		NumTokens: numTokens,
-		Width:     width,
-		TokenIDs:  make([]int32, numTokens*width),
-		Logprobs:  make([]float32, numTokens*width),
-		Ranks:     make([]int64, numTokens),
-	}
+	p.asked, p.lists = asked, step.NewLogprobs(n.Prompt-1, asked.Width())
 }
 
 // describes says how many of tokens [computed, end) describe a prompt token.
@@ -152,7 +142,7 @@ func (r *Runner) collectLogprobs(plan *step.SchedulerOutput) {
 		s := &plan.Scheduled[i]
 		w, end := &r.rows[s.Row], s.Computed+s.NumTokens
 		if asked, ok := w.sampling.Logprobs(); ok && s.Samples {
-			l := newLists(1, asked.Width())
+			l := step.NewLogprobs(1, asked.Width())
 			sampled = fill(l, 0, 1, sampled)
 			if r.out.Sampled[i] >= 0 {
 				r.out.Logprobs[i] = l

@@ -54,7 +54,7 @@ func (r *Row) Reset(p *protocol.SamplingParams, seed uint64, vocabSize int, toke
 		place:     r.place,
 		banned:    r.banned[:0],
 	}
-	r.asked, r.asks = askedOf(p, vocabSize)
+	r.asked, r.asks = Asked(p, vocabSize)
 	if b := &r.base; b.Repetition == 0 && b.Frequency == 0 && b.Presence == 0 {
 		return
 	}
@@ -105,9 +105,9 @@ func repetition(p float64) float32 {
 	return float32(min(max(p, smallest), math.MaxFloat32))
 }
 
-// askedOf says which log probabilities every token comes with. Given IDs win
-// over a number, as in vLLM; -1 is the whole vocabulary.
-func askedOf(p *protocol.SamplingParams, vocabSize int) (kernels.LogprobRow, bool) {
+// Asked says which log probabilities every token of a request comes with, false
+// for none. Given IDs win over a number, as in vLLM.
+func Asked(p *protocol.SamplingParams, vocabSize int) (kernels.LogprobRow, bool) {
 	if len(p.LogprobTokenIDs) > 0 {
 		return kernels.LogprobRow{IDs: p.LogprobTokenIDs}, true
 	}

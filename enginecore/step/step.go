@@ -74,8 +74,20 @@ type ModelRunnerOutput struct {
 	// NumNaNs[i] counts the NaNs in the logits of such a failed request; nil
 	// in a step without one.
 	NumNaNs []int
-	// Logprobs[i] belongs to Sampled[i]; nil where none were asked.
+	// Logprobs[i] belongs to Sampled[i]; nil where none were asked. The lists
+	// are the receiver's.
 	Logprobs []*protocol.LogprobsLists
 	// PromptLogprobs[i] comes once, with the chunk that completes the prompt.
 	PromptLogprobs []*protocol.LogprobsLists
+}
+
+// NewLogprobs returns lists to be filled, [numTokens, width].
+func NewLogprobs(numTokens, width int) *protocol.LogprobsLists {
+	return &protocol.LogprobsLists{
+		NumTokens: numTokens,
+		Width:     width,
+		TokenIDs:  make([]int32, numTokens*width),
+		Logprobs:  make([]float32, numTokens*width),
+		Ranks:     make([]int64, numTokens),
+	}
 }

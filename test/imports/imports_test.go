@@ -36,7 +36,7 @@ var may = map[string][]string{
 	"enginecore/sampler":     {"protocol", "kernels"},
 	"enginecore/model":       {"protocol", "kernels"},
 	"enginecore/modelrunner": {"protocol", "kernels", "enginecore/step", "enginecore/model", "enginecore/sampler", "enginecore/internal"},
-	"enginecore/mockrunner":  {"enginecore"},
+	"enginecore/mockrunner":  {"protocol", "kernels", "enginecore"},
 	"enginecore/coretest":    {"protocol", "enginecore"},
 
 	"frontend":              {"protocol", "stats", "ipc"},

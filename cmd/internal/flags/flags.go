@@ -58,6 +58,8 @@ type Core struct {
 	EnablePrefixCaching       bool
 	PrefixCachingHashAlgo     string
 	Seed                      int
+	MaxLogprobs               int // -1: the whole vocabulary
+	LogprobsMode              string
 }
 
 // Frontend are the options of vllm-frontend.
@@ -89,6 +91,8 @@ func NewCore() (*Core, *cli.Set) {
 		SchedulingPolicy:    "fcfs",
 		BlockSize:           32,
 		KVCacheDType:        "auto",
+		MaxLogprobs:         20,
+		LogprobsMode:        "raw_logprobs",
 
 		EnablePrefixCaching:   true,
 		PrefixCachingHashAlgo: "sha256",
@@ -179,6 +183,8 @@ func coreFlags(c *Core) []cli.Flag {
 		{Name: "dtype", Group: "Model", Help: "type of the weights; auto: the checkpoint's", Value: cli.Enum(&c.DType, "auto", "float32", "float", "bfloat16", "float16", "half")},
 		{Name: "load-format", Group: "Model", Help: "how weights are stored; dummy: random weights, none are read", Value: cli.Enum(&c.LoadFormat, "auto", "safetensors", "dummy")},
 		{Name: "seed", Group: "Model", Help: "of sampling, for requests without their own", Value: cli.Int(&c.Seed, math.MinInt, math.MaxInt)},
+		{Name: "max-logprobs", Group: "Model", Help: "most log probabilities that a request may ask for, of each token; -1: the whole vocabulary", Value: cli.Int(&c.MaxLogprobs, -1, math.MaxInt32)},
+		{Name: "logprobs-mode", Group: "Model", Help: "log probabilities before (raw) or after (processed) penalties, temperature and filters", Value: cli.Enum(&c.LogprobsMode, "raw_logprobs", "processed_logprobs")},
 		{Name: "data-parallel-rank", Aliases: []string{"dp-rank"}, Group: "Processes", Help: "number of this core among those of one frontend", Value: cli.Int(&c.Rank, 0, 65535)},
 		{Name: "device", Group: "Device", Help: "where the model runs: cpu; ref, the plain definition of every kernel; or mock, random tokens at once, to measure all the rest", Value: cli.Enum(&c.Device, "cpu", "ref", "mock")},
 		{Name: "cpu-threads", Group: "Device", Help: "threads that compute; one per core if not given", Value: cli.OptInt(&c.Threads, 1, 1024)},

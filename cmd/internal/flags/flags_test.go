@@ -47,6 +47,8 @@ func TestForeignFlags(t *testing.T) {
 		{frontend, "--enable-lora", "--enable-lora is not supported: LoRA adapters are not served"},
 		{core, "--tensor-parallel-size 2", "only 1"},
 		{frontend, "--trust-remote-code", "a model's own code is never run"},
+		{core, "--logprobs-mode raw_logits", "processed_logprobs"},
+		{core, "--max-logprobs -2", "-1"},
 		{core, "--max-num-sqs 4", "did you mean --max-num-seqs?"},
 	} {
 		if err := tc.set.Parse(strings.Fields(tc.args)); err == nil || !strings.Contains(err.Error(), tc.want) {

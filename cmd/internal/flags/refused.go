@@ -40,7 +40,8 @@ var refused = []struct {
 	}},
 	{"requests cannot bring their own template", []string{"trust-request-chat-template", "default-chat-template-kwargs"}},
 	{"the template itself decides between text and parts", []string{"chat-template-content-format"}},
-	{"log probabilities are not served", []string{"max-logprobs", "logprobs-mode", "logits-processors", "logits-processor-pattern", "return-tokens-as-token-ids"}},
+	{"logits are changed by request parameters alone", []string{"logits-processors", "logits-processor-pattern"}},
+	{"log probabilities name tokens by their text", []string{"return-tokens-as-token-ids"}},
 	{"every token is sent at once", []string{"stream-interval"}},
 	{"the scheduler admits by --max-num-seqs and --max-num-batched-tokens", []string{
 		"scheduler-cls", "max-num-partial-prefills", "max-long-partial-prefills", "max-num-active-seqs", "disable-chunked-mm-input",
