@@ -55,7 +55,7 @@ func newTextEngine(t *testing.T, dev kernels.Device, cfg sched.Config) *textEngi
 	must(err)
 	t.Cleanup(func() { must(runner.Close()) })
 	core, err := enginecore.NewCore(enginecore.Config{
-		Sched: cfg, VocabSize: m.Config.VocabSize, Log: slog.New(slog.DiscardHandler),
+		Sched: cfg, VocabSize: m.Config.VocabSize, MaxLogprobs: -1, Log: slog.New(slog.DiscardHandler),
 	}, realRunner{runner}, func() float64 { return 0 })
 	must(err)
 	return &textEngine{core: core, intake: core.NewIntake()}
