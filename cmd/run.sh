@@ -15,7 +15,7 @@ core=$!
 stopping=
 stop() {
 	stopping=1
-	kill -TERM "$frontend" "$core" 2>/dev/null
+	kill -TERM "$core" "$frontend" 2>/dev/null
 }
 trap stop INT TERM
 
@@ -42,7 +42,7 @@ fi
 wait -n "$frontend" "$core"
 status=$?
 [ -n "$stopping" ] && status=0
-kill -TERM "$frontend" "$core" 2>/dev/null
+kill -TERM "$core" "$frontend" 2>/dev/null
 while kill -0 "$frontend" 2>/dev/null || kill -0 "$core" 2>/dev/null; do
 	wait "$frontend" "$core"
 done

@@ -350,12 +350,12 @@ func (c *Core) fillStats(now float64) {
 		KVCacheUsage:          s.KVUsage,
 		PrefixCacheStats:      s.PrefixCache,
 		Step: protocol.StepStats{
-			Number:            c.numSteps,
-			Duration:          now - c.stepStart,
-			NumPrefillTokens:  s.PrefillTokens,
-			NumPrefillReqs:    s.PrefillReqs,
-			NumDecodeTokens:   s.DecodeTokens,
-			NumDecodeReqs:     s.DecodeReqs,
+			Number:           c.numSteps,
+			Duration:         now - c.stepStart,
+			NumPrefillTokens: s.PrefillTokens,
+			NumPrefillReqs:   s.PrefillReqs,
+			NumDecodeTokens:  s.DecodeTokens,
+			NumDecodeReqs:    s.DecodeReqs,
 			Preemptions: protocol.Preemptions{
 				KVFull:   s.Preemptions[sched.KVFull],
 				Priority: s.Preemptions[sched.ByPriority],

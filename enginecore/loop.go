@@ -145,7 +145,7 @@ func (l *Loop) Run() error {
 	select {
 	case err = <-done:
 	case err = <-l.conn.Lost():
-		l.log.Error("frontend lost", "reason", err)
+		l.log.Warn("frontend lost", "reason", err)
 		l.Stop()
 		select {
 		case <-done:

@@ -110,10 +110,6 @@ func loadModel(opts *flags.Frontend) (openai.Config, error) {
 	if err != nil {
 		return openai.Config{}, err
 	}
-	defaults, err := samplingDefaults(opts, &m.Generation)
-	if err != nil {
-		return openai.Config{}, err
-	}
 	names := opts.ServedModelNames
 	if len(names) == 0 {
 		names = []string{opts.Model}
@@ -121,7 +117,7 @@ func loadModel(opts *flags.Frontend) (openai.Config, error) {
 	return openai.Config{
 		Tokenizer: tok, Templates: templates, ServedModelNames: names, ModelRoot: opts.Model,
 		MaxModelLen: maxModelLen, VocabSize: m.Config.VocabSize, EOSTokenIDs: m.EOSTokenIDs(),
-		Defaults: defaults, ResponseRole: opts.ResponseRole,
+		Defaults: samplingDefaults(opts, &m.Generation), ResponseRole: opts.ResponseRole,
 	}, nil
 }
 
@@ -150,19 +146,15 @@ func chatTemplates(opts *flags.Frontend, m *modelfile.Model) (*chat.Set, error) 
 	return set, nil
 }
 
-// samplingDefaults are what a request gets that does not say otherwise. What
-// the model asks for and this server cannot do is refused, not dropped.
-func samplingDefaults(opts *flags.Frontend, g *modelfile.Generation) (openai.Defaults, error) {
-	if p := g.RepetitionPenalty; p != nil && *p != 1 {
-		return openai.Defaults{}, fmt.Errorf("model %s: generation_config.json asks for repetition_penalty %v, which is not served; "+
-			"start with --override-generation-config.repetition_penalty 1, or --generation-config vllm for no defaults at all", opts.Model, *p)
-	}
-	d := openai.Defaults{Temperature: g.Temperature, TopP: g.TopP, TopK: g.TopK, MinP: g.MinP, MaxTokens: g.MaxNewTokens}
+// samplingDefaults are what a request gets that does not say otherwise.
+func samplingDefaults(opts *flags.Frontend, g *modelfile.Generation) openai.Defaults {
+	d := openai.Defaults{Temperature: g.Temperature, TopP: g.TopP, TopK: g.TopK, MinP: g.MinP,
+		Repetition: g.RepetitionPenalty, MaxTokens: g.MaxNewTokens}
 	_, overridden := opts.OverrideGenerationConfig["max_new_tokens"]
 	if overridden || (opts.GenerationConfig != "auto" && opts.GenerationConfig != "vllm") {
 		d.MaxTokensCap = g.MaxNewTokens
 	}
-	return d, nil
+	return d
 }
 
 // frontDoor answers from the moment the port is open: until the engines are

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,6 +26,8 @@ func TestAPI(t *testing.T) {
 		"usage in streams":  testStreamUsage,
 		"stop strings":      testStopStrings,
 		"seeded sampling":   testSeed,
+		"several choices":   testChoices,
+		"shaped sampling":   testShapedSampling,
 		"limits":            testLimits,
 		"refusals":          testRefusals,
 		"tokenize":          testTokenize,
@@ -253,6 +256,98 @@ func testSeed(t *testing.T, s *system) {
 	}
 }
 
+// n continuations of one prompt have indices of their own, differ, and pay for
+// the prompt once.
+func testChoices(t *testing.T, s *system) {
+	body := `{"prompt":["` + story + `","The wolf"],"n":3,"seed":4,"temperature":1,"max_tokens":12,"ignore_eos":true`
+	_, one := s.post(t, "/v1/completions", strings.Replace(body, `"n":3`, `"n":1`, 1)+"}")
+	_, a := s.post(t, "/v1/completions", body+"}")
+	choices, _ := at(a, "choices").([]any)
+	if len(choices) != 6 {
+		t.Fatalf("n = 3 of two prompts gives %v", a)
+	}
+	texts := map[any]bool{}
+	for i := range choices {
+		if at(a, "choices", i, "index") != float64(i) || at(a, "choices", i, "finish_reason") != "length" {
+			t.Errorf("choice %d is %v", i, choices[i])
+		}
+		texts[at(a, "choices", i, "text")] = true
+	}
+	if len(texts) != 6 || at(a, "choices", 0, "text") != at(one, "choices", 0, "text") {
+		t.Errorf("six choices have %d texts; the first is %v, alone it was %v", len(texts), at(a, "choices", 0, "text"), at(one, "choices", 0, "text"))
+	}
+	if at(a, "usage", "prompt_tokens") != at(one, "usage", "prompt_tokens") || at(a, "usage", "completion_tokens") != 72.0 {
+		t.Errorf("usage %v, of one choice each %v", at(a, "usage"), at(one, "usage"))
+	}
+	streamed := map[any]string{}
+	for _, event := range s.stream(t, "/v1/completions", body+`,"stream":true}`) {
+		var chunk map[string]any
+		if json.Unmarshal([]byte(event), &chunk) == nil {
+			text, _ := at(chunk, "choices", 0, "text").(string)
+			streamed[at(chunk, "choices", 0, "index")] += text
+		}
+	}
+	for i := range choices {
+		if want := at(a, "choices", i, "text"); streamed[float64(i)] != want {
+			t.Errorf("choice %d streamed %q, unstreamed %q", i, streamed[float64(i)], want)
+		}
+	}
+	_, chat := s.post(t, "/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"n":2,"max_tokens":4,"temperature":1}`)
+	if at(chat, "choices", 1, "index") != 1.0 {
+		t.Errorf("a chat of two choices gives %v", chat)
+	}
+}
+
+// What shapes the distribution reaches the engine.
+func testShapedSampling(t *testing.T, s *system) {
+	ids := func(text string) []any {
+		quoted, _ := json.Marshal(text)
+		_, a := s.post(t, "/tokenize", `{"prompt":`+string(quoted)+`}`)
+		tokens, _ := at(a, "tokens").([]any)
+		return tokens
+	}
+	text := func(extra string) string {
+		status, a := s.post(t, "/v1/completions", `{"prompt":"`+story+`","max_tokens":12,"temperature":0,"ignore_eos":true,`+extra+`}`)
+		if status != http.StatusOK {
+			t.Fatalf("%s gives %d: %v", extra, status, a)
+		}
+		out, _ := at(a, "choices", 0, "text").(string)
+		return out
+	}
+	plain := text(`"n":1`)
+	king := ids(" king")
+	if len(king) != 1 {
+		t.Fatalf("' king' is %v, want one token for this test", king)
+	}
+	id := strconv.Itoa(int(king[0].(float64)))
+	if got := text(`"logit_bias":{"` + id + `":100}`); got != strings.Repeat(" king", 12) {
+		t.Errorf("a bias of 100 gives %q, want only that token", got)
+	}
+	if got := text(`"allowed_token_ids":[` + id + `]`); got != strings.Repeat(" king", 12) {
+		t.Errorf("one allowed token gives %q, want only that token", got)
+	}
+	// As in vLLM, the form after a space is banned too if it has as many tokens.
+	word := ""
+	for _, w := range strings.Fields(plain) {
+		if len(ids(w)) == 1 && len(ids(" "+w)) == 1 {
+			word = w
+		}
+	}
+	if word == "" {
+		t.Fatalf("no word of %q is one token with and without a space", plain)
+	}
+	quoted, _ := json.Marshal(word)
+	if got := text(`"bad_words":[` + string(quoted) + `]`); slices.Contains(strings.Fields(got), word) {
+		t.Errorf("without the word %q still: %q", word, got)
+	}
+	if got := text(`"repetition_penalty":1.8`); got == plain {
+		t.Errorf("a repetition penalty changes nothing: %q", got)
+	}
+	if got := text(`"presence_penalty":2`); got == plain {
+		t.Errorf("a presence penalty changes nothing: %q", got)
+	}
+}
+
 func testLimits(t *testing.T, s *system) {
 	_, models := s.post(t, "/tokenize", `{"prompt":"x"}`)
 	limit := int(at(models, "max_model_len").(float64))
@@ -310,10 +405,19 @@ func testRefusals(t *testing.T, s *system) {
 		{"/v1/completions", `{"prompt":"a","min_tokens":9,"max_tokens":3}`, 400, "min_tokens", "less than or equal"},
 		{"/v1/completions", `{"prompt":"a","stream_options":{"include_usage":true}}`, 400, "stream_options", "stream=True"},
 		{"/v1/completions", `{"prompt":"a","temperature":-1,"top_p":7}`, 400, "temperature", "2 validation errors"},
-		{"/v1/completions", `{"prompt":"a","n":2}`, 400, "n", "not supported"},
+		{"/v1/completions", `{"prompt":"a","n":0}`, 400, "n", "at least 1"},
+		{"/v1/completions", `{"prompt":"a","n":2,"temperature":0}`, 400, "n", "greedy"},
+		{"/v1/completions", `{"prompt":"a","best_of":2}`, 400, "best_of", "not supported"},
 		{"/v1/completions", `{"prompt":"a","logprobs":1}`, 400, "logprobs", "not supported"},
-		{"/v1/completions", `{"prompt":"a","logit_bias":{"1":2}}`, 400, "logit_bias", "not supported"},
-		{"/v1/completions", `{"prompt":"a","frequency_penalty":1}`, 400, "frequency_penalty", "not supported"},
+		{"/v1/completions", `{"prompt":"a","logit_bias":{"x":2}}`, 400, "logit_bias", "no token ID"},
+		{"/v1/completions", `{"prompt":"a","logit_bias":{"99999999":2}}`, 400, "logit_bias", "99999999"},
+		{"/v1/completions", `{"prompt":"a","frequency_penalty":3}`, 400, "frequency_penalty", "[-2, 2]"},
+		{"/v1/completions", `{"prompt":"a","presence_penalty":-3}`, 400, "presence_penalty", "[-2, 2]"},
+		{"/v1/completions", `{"prompt":"a","repetition_penalty":0}`, 400, "repetition_penalty", "greater than zero"},
+		{"/v1/completions", `{"prompt":"a","allowed_token_ids":[]}`, 400, "allowed_token_ids", "empty"},
+		{"/v1/completions", `{"prompt":"a","allowed_token_ids":[99999999]}`, 400, "allowed_token_ids", "99999999"},
+		{"/v1/completions", `{"prompt":"a","bad_words":[""]}`, 400, "bad_words", "empty"},
+		{"/v1/completions", `{"prompt":"a","cache_salt":"a/b"}`, 400, "cache_salt", "128"},
 		{"/v1/completions", `{"prompt":"a","suffix":"b"}`, 400, "suffix", "not supported"},
 		{"/v1/completions", `{"prompt":"a","model":"gpt-9"}`, 404, "model", "`gpt-9` does not exist"},
 		{"/v1/chat/completions", `{}`, 400, "messages", "must be provided"},

@@ -177,7 +177,7 @@ func (s *Server) chatJob(ctx context.Context, c *chatRequest) (job, error) {
 	if apiErr != nil {
 		return job{}, apiErr
 	}
-	return job{ids, s.params(&c.sampling, n)}, nil
+	return s.newJob(&c.sampling, ids, n)
 }
 
 // role is whose turn the reply is: the server's, or, where the last message is
@@ -222,17 +222,18 @@ func (s *Server) createChatCompletion(w http.ResponseWriter, r *http.Request) {
 		s.respond(w, r, id, seqs, newChunker(true, role, id, model, created, continuous), final)
 		return
 	}
-	done, err := seqs[0].collect(r.Context())
-	if err != nil {
-		s.fail(w, r, err, id)
-		return
-	}
-	writeJSON(w, http.StatusOK, chatResponse{
-		ID: id, Object: "chat.completion", Created: created, Model: model,
-		Choices: []chatChoice{{
-			Message:      chatMessage{Role: role, Content: done.text},
+	resp := chatResponse{ID: id, Object: "chat.completion", Created: created, Model: model}
+	for _, q := range seqs {
+		done, err := q.collect(r.Context())
+		if err != nil {
+			s.fail(w, r, err, id)
+			return
+		}
+		resp.Choices = append(resp.Choices, chatChoice{
+			Index: q.index, Message: chatMessage{Role: role, Content: done.text},
 			FinishReason: done.finish.String(), StopReason: newStopReason(done.reason),
-		}},
-		Usage: totals(seqs),
-	})
+		})
+	}
+	resp.Usage = totals(seqs)
+	writeJSON(w, http.StatusOK, resp)
 }

@@ -153,9 +153,17 @@ func (s *Server) completionJobs(c *completionRequest) ([]job, error) {
 		if apiErr != nil {
 			return nil, apiErr
 		}
-		jobs[i] = job{ids, s.params(&c.sampling, n)}
+		if jobs[i], err = s.newJob(&c.sampling, ids, n); err != nil {
+			return nil, err
+		}
 	}
 	return jobs, nil
+}
+
+// newJob asks for the request's n continuations of a prompt.
+func (s *Server) newJob(p *sampling, ids []int32, maxTokens int) (job, error) {
+	params, err := s.params(p, maxTokens)
+	return job{promptIDs: ids, params: params, n: deref(p.N, 1), cacheSalt: p.CacheSalt}, err
 }
 
 // clampDefault shortens a default that does not fit behind the prompt: only a

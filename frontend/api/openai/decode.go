@@ -143,7 +143,7 @@ func boolField(name string, dest *bool) field {
 }
 
 // intField takes a whole number (1.0 is one) and null.
-func intField(name string, dest **int) field {
+func intField[T int | int64](name string, dest **T) field {
 	return field{name, func(raw jsontext.Value) *APIError {
 		if raw.Kind() == 'n' {
 			*dest = nil
@@ -153,7 +153,7 @@ func intField(name string, dest **int) field {
 		if err != nil {
 			return err
 		}
-		v := int(n)
+		v := T(n)
 		*dest = &v
 		return nil
 	}}
@@ -175,21 +175,6 @@ func parseInt(name string, raw jsontext.Value) (int64, *APIError) {
 		return 0, wrongType(name, "a whole number", raw)
 	}
 	return int64(f), nil
-}
-
-func int64Field(name string, dest **int64) field {
-	return field{name, func(raw jsontext.Value) *APIError {
-		if raw.Kind() == 'n' {
-			*dest = nil
-			return nil
-		}
-		n, err := parseInt(name, raw)
-		if err != nil {
-			return err
-		}
-		*dest = &n
-		return nil
-	}}
 }
 
 // floatField takes a finite number and null.
@@ -277,6 +262,35 @@ func parseTokenIDs(name string, values []jsontext.Value) ([]int32, *APIError) {
 		ids = append(ids, int32(n))
 	}
 	return ids, nil
+}
+
+// logitBiasField takes an object from token IDs, as texts, to numbers; a bias
+// is held to [-100, 100], as OpenAI and vLLM do.
+func logitBiasField(dest *map[int32]float64) field {
+	const name = "logit_bias"
+	return field{name, func(raw jsontext.Value) *APIError {
+		*dest = nil
+		if raw.Kind() == 'n' {
+			return nil
+		}
+		if raw.Kind() != '{' {
+			return wrongType(name, "an object from token IDs to numbers", raw)
+		}
+		var entries map[string]float64
+		if err := json.Unmarshal(raw, &entries, jsontext.AllowDuplicateNames(true)); err != nil {
+			return wrongType(name, "an object from token IDs to numbers", raw)
+		}
+		biases := make(map[int32]float64, len(entries))
+		for key, bias := range entries {
+			id, err := strconv.ParseInt(key, 10, 32)
+			if err != nil || id < 0 {
+				return invalid(name, "logit_bias holds the key %q, which is no token ID.", abbreviate(key))
+			}
+			biases[int32(id)] = min(100, max(-100, bias))
+		}
+		*dest = biases
+		return nil
+	}}
 }
 
 // unservedField refuses anything but null and the given JSON defaults.

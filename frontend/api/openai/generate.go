@@ -26,47 +26,75 @@ func newUsage(prompt, completion int) usage {
 	return usage{PromptTokens: prompt, CompletionTokens: completion, TotalTokens: prompt + completion}
 }
 
-// job is one continuation to ask the engine for.
+// job is a prompt and how many continuations of it to ask the engine for.
 type job struct {
 	promptIDs []int32
 	params    *protocol.SamplingParams
+	n         int
+	cacheSalt string
 }
 
 // sequence is one continuation being generated.
 type sequence struct {
 	index     int // of the choice
 	promptLen int
+	pays      bool // for the prompt: the first of its continuations does
 	stream    *engineclient.Stream
 	out       *outputs.Sequence
 	stops     bool // the frontend has the last word on how it ends
 }
 
-// submit sends one request per job. On an error none is left running.
+// submit sends one request per continuation. Choices are numbered prompt by
+// prompt. On an error none is left running.
 func (s *Server) submit(ctx context.Context, arrival time.Time, id string, jobs []job) ([]*sequence, error) {
-	seqs := make([]*sequence, 0, len(jobs))
-	for i, j := range jobs {
-		req := &protocol.EngineCoreRequest{
-			RequestID:      engineclient.NewRequestID(id),
-			ExternalReqID:  id,
-			PromptTokenIDs: j.promptIDs,
-			SamplingParams: j.params,
-			ArrivalTime:    float64(arrival.UnixNano()) / 1e9,
+	var seqs []*sequence
+	for _, j := range jobs {
+		var parent *engineclient.Parent
+		if j.n > 1 {
+			parent = engineclient.NewParent(j.n)
 		}
-		stops := len(j.params.Stop) > 0
-		stream, err := s.cfg.Client.Submit(ctx, req, engineclient.Meta{Arrival: arrival, StopStrings: stops})
-		if err != nil {
-			closeAll(seqs)
-			return nil, err
+		internal := engineclient.NewRequestID(id)
+		for child := range j.n {
+			req := &protocol.EngineCoreRequest{
+				RequestID:      internal,
+				ExternalReqID:  id,
+				PromptTokenIDs: j.promptIDs,
+				SamplingParams: j.params,
+				ArrivalTime:    float64(arrival.UnixNano()) / 1e9,
+				CacheSalt:      j.cacheSalt,
+			}
+			if parent != nil {
+				req.RequestID = engineclient.ChildRequestID(child, internal)
+				req.SamplingParams = childParams(j.params, child)
+			}
+			stops := len(j.params.Stop) > 0
+			stream, err := s.cfg.Client.Submit(ctx, req, engineclient.Meta{Arrival: arrival, Parent: parent, StopStrings: stops})
+			if err != nil {
+				closeAll(seqs)
+				return nil, err
+			}
+			seqs = append(seqs, &sequence{
+				index: len(seqs), promptLen: len(j.promptIDs), pays: child == 0, stream: stream, stops: stops,
+				out: outputs.New(outputs.Config{
+					Detokenizer: s.cfg.Tokenizer.NewDetokenizer(j.promptIDs, j.params.SkipSpecialTokens),
+					Stop:        j.params.Stop, IncludeStop: j.params.IncludeStopStrInOutput, MinTokens: j.params.MinTokens,
+				}),
+			})
 		}
-		seqs = append(seqs, &sequence{
-			index: i, promptLen: len(j.promptIDs), stream: stream, stops: stops,
-			out: outputs.New(outputs.Config{
-				Detokenizer: s.cfg.Tokenizer.NewDetokenizer(j.promptIDs, j.params.SkipSpecialTokens),
-				Stop:        j.params.Stop, IncludeStop: j.params.IncludeStopStrInOutput, MinTokens: j.params.MinTokens,
-			}),
-		})
 	}
 	return seqs, nil
+}
+
+// childParams gives each of n continuations a seed of its own, if the request
+// has one. Source: vllm/v1/engine/parallel_sampling.py.
+func childParams(p *protocol.SamplingParams, child int) *protocol.SamplingParams {
+	if p.Seed == nil {
+		return p
+	}
+	c := *p
+	seed := *p.Seed + int64(child)
+	c.Seed = &seed
+	return &c
 }
 
 // closeAll gives up what is still running; what has ended is left alone.
@@ -168,12 +196,13 @@ func follow(ctx context.Context, q *sequence, emit func(*sequence, outputs.Delta
 	}
 }
 
-// totals sums what the sequences of a request cost. Several sequences of one
-// prompt would count it once; now each has its own.
+// totals sums what the sequences of a request cost.
 func totals(seqs []*sequence) usage {
 	var prompt, completion int
 	for _, q := range seqs {
-		prompt += q.promptLen
+		if q.pays {
+			prompt += q.promptLen
+		}
 		completion += q.out.NumTokens()
 	}
 	return newUsage(prompt, completion)

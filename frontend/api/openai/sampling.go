@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -21,6 +22,14 @@ type sampling struct {
 	TopK          *int
 	MinP          *float64
 	Seed          *int64
+	N             *int
+	Repetition    *float64
+	Presence      *float64
+	Frequency     *float64
+	LogitBias     map[int32]float64
+	Allowed       []int32 // allowed_token_ids; nil: all
+	BadWords      []string
+	CacheSalt     string
 	Stop          []string
 	StopTokenIDs  []int32
 	IncludeStop   bool
@@ -47,7 +56,15 @@ func (p *sampling) fields() []field {
 		floatField("top_p", &p.TopP),
 		intField("top_k", &p.TopK),
 		floatField("min_p", &p.MinP),
-		int64Field("seed", &p.Seed),
+		intField("seed", &p.Seed),
+		intField("n", &p.N),
+		floatField("repetition_penalty", &p.Repetition),
+		floatField("presence_penalty", &p.Presence),
+		floatField("frequency_penalty", &p.Frequency),
+		logitBiasField(&p.LogitBias),
+		tokenIDsField("allowed_token_ids", &p.Allowed),
+		stringsField("bad_words", &p.BadWords),
+		stringField("cache_salt", &p.CacheSalt),
 		stringsField("stop", &p.Stop),
 		tokenIDsField("stop_token_ids", &p.StopTokenIDs),
 		boolField("include_stop_str_in_output", &p.IncludeStop),
@@ -65,14 +82,7 @@ func (p *sampling) fields() []field {
 // server does not serve, with the value that means "leave it".
 // Source: vllm/entrypoints/openai/{completion,chat_completion}/protocol.py.
 var unservedSampling = []field{
-	unservedField("n", "send one request per choice", "1"),
 	unservedField("best_of", "it is gone from the API; send one request per choice", "1"),
-	unservedField("frequency_penalty", "penalties are not served; leave it out", "0"),
-	unservedField("presence_penalty", "penalties are not served; leave it out", "0"),
-	unservedField("repetition_penalty", "penalties are not served; leave it out", "1"),
-	unservedField("logit_bias", "leave it out", "{}"),
-	unservedField("allowed_token_ids", "leave it out"),
-	unservedField("bad_words", "leave it out", "[]"),
 	unservedField("prompt_logprobs", "log probabilities are not served; leave it out"),
 	unservedField("logprob_token_ids", "log probabilities are not served; leave it out", "[]"),
 	unservedField("use_beam_search", "sample instead", "false"),
@@ -86,7 +96,6 @@ var unservedSampling = []field{
 	unservedField("structured_outputs", "ask for the form in the prompt"),
 	unservedField("priority", "requests run in the order of their arrival", "0"),
 	unservedField("session_id", "leave it out"),
-	unservedField("cache_salt", "leave it out"),
 	unservedField("return_tokens_as_token_ids", "leave it out", "false"),
 	unservedField("return_token_ids", "leave it out", "false"),
 	unservedField("return_token_offsets", "leave it out", "false"),
@@ -130,6 +139,12 @@ func (p *sampling) usage() (final, continuous bool) {
 	return p.StreamOptions.IncludeUsage, p.StreamOptions.IncludeUsage && p.StreamOptions.ContinuousUsage
 }
 
+// maxCacheSalt is the stricter of vLLM's two bounds.
+const maxCacheSalt = 128
+
+// maxN is vLLM's bound on n, VLLM_MAX_N_SEQUENCES.
+var maxN = envInt("VLLM_MAX_N_SEQUENCES", 16384)
+
 // maxStopStrings is vLLM's bound on stop, VLLM_MAX_STOP_STRINGS.
 var maxStopStrings = envInt("VLLM_MAX_STOP_STRINGS", 128)
 
@@ -157,6 +172,42 @@ func (p *sampling) validate(vocabSize int) []*APIError {
 	}
 	if x := p.MinP; x != nil && (*x < 0 || *x > 1) {
 		refuse("min_p", "min_p must be in [0, 1], got %v.", *x)
+	}
+	if x := p.Repetition; x != nil && *x <= 0 {
+		refuse("repetition_penalty", "repetition_penalty must be greater than zero, got %v.", *x)
+	}
+	if x := p.Presence; x != nil && math.Abs(*x) > 2 {
+		refuse("presence_penalty", "presence_penalty must be in [-2, 2], got %v.", *x)
+	}
+	if x := p.Frequency; x != nil && math.Abs(*x) > 2 {
+		refuse("frequency_penalty", "frequency_penalty must be in [-2, 2], got %v.", *x)
+	}
+	for id := range p.LogitBias {
+		if int(id) >= vocabSize {
+			refuse("logit_bias", "logit_bias holds token ID %d, but the vocabulary ends at %d.", id, vocabSize-1)
+			break
+		}
+	}
+	if p.Allowed != nil && len(p.Allowed) == 0 {
+		refuse("allowed_token_ids", "allowed_token_ids must not be empty: nothing could be generated.")
+	}
+	for _, id := range p.Allowed {
+		if int(id) >= vocabSize {
+			refuse("allowed_token_ids", "allowed_token_ids holds %d, but the vocabulary ends at %d.", id, vocabSize-1)
+			break
+		}
+	}
+	for _, w := range p.BadWords {
+		if w == "" {
+			refuse("bad_words", "bad_words cannot contain an empty string.")
+			break
+		}
+	}
+	if len(p.CacheSalt) > maxCacheSalt || strings.ContainsAny(p.CacheSalt, "@/\\\x00") {
+		refuse("cache_salt", "Parameter 'cache_salt' must be at most %d characters and must not contain '@', '/', '\\' or NUL.", maxCacheSalt)
+	}
+	if n := p.N; n != nil && (*n < 1 || *n > maxN) {
+		refuse("n", "n must be at least 1 and at most %d, got %d; VLLM_MAX_N_SEQUENCES of the server raises that.", maxN, *n)
 	}
 	if n := p.MinTokens; n != nil && *n < 0 {
 		refuse("min_tokens", "min_tokens must be greater than or equal to 0, got %d.", *n)
@@ -190,6 +241,7 @@ type Defaults struct {
 	TopP        *float64
 	TopK        *int
 	MinP        *float64
+	Repetition  *float64
 	MaxTokens   *int // of a chat that gives none
 	// MaxTokensCap bounds every request, if not nil.
 	MaxTokensCap *int
@@ -200,15 +252,21 @@ type Defaults struct {
 const minTemperature = 0.01
 
 // params makes the engine's sampling parameters. maxTokens is resolved.
-func (s *Server) params(p *sampling, maxTokens int) *protocol.SamplingParams {
+func (s *Server) params(p *sampling, maxTokens int) (*protocol.SamplingParams, error) {
 	sp := protocol.DefaultSamplingParams()
 	d := &s.cfg.Defaults
 	sp.Temperature = deref(cmp.Or(p.Temperature, d.Temperature), 1)
 	sp.TopP = deref(cmp.Or(p.TopP, d.TopP), 1)
 	sp.TopK = max(0, deref(cmp.Or(p.TopK, d.TopK), 0))
 	sp.MinP = deref(cmp.Or(p.MinP, d.MinP), 0)
+	sp.RepetitionPenalty = deref(cmp.Or(p.Repetition, d.Repetition), 1)
+	sp.PresencePenalty, sp.FrequencyPenalty = deref(p.Presence, 0), deref(p.Frequency, 0)
+	sp.LogitBias, sp.AllowedTokenIDs = p.LogitBias, p.Allowed
 	switch {
 	case sp.Temperature == 0:
+		if n := deref(p.N, 1); n > 1 {
+			return nil, invalid("n", "n must be 1 when using greedy sampling, got %d.", n)
+		}
 		sp.TopP, sp.TopK, sp.MinP = 1, 0, 0
 	case sp.Temperature < minTemperature:
 		sp.Temperature = minTemperature
@@ -224,7 +282,28 @@ func (s *Server) params(p *sampling, maxTokens int) *protocol.SamplingParams {
 	sp.IncludeStopStrInOutput = p.IncludeStop
 	sp.Stop = p.Stop
 	s.stopTokens(&sp, p)
-	return &sp
+	var err error
+	sp.BadWordsTokenIDs, err = s.badWords(p.BadWords)
+	return &sp, err
+}
+
+// badWords tokenizes words as they begin a text and as they follow a space.
+// Source: vllm/sampling_params.py, update_from_tokenizer.
+func (s *Server) badWords(words []string) ([][]int32, error) {
+	var out [][]int32
+	for _, word := range words {
+		word = strings.TrimLeft(word, " \t\n\r")
+		plain, err := s.cfg.Tokenizer.Encode(word, false)
+		if err != nil || len(plain) == 0 {
+			return nil, invalid("bad_words", "bad_words entries must tokenize to at least one token.")
+		}
+		out = append(out, plain)
+		spaced, err := s.cfg.Tokenizer.Encode(" "+word, false)
+		if err == nil && len(spaced) == len(plain) && spaced[0] != plain[0] {
+			out = append(out, spaced)
+		}
+	}
+	return out, nil
 }
 
 // stopTokens sets what ends a continuation: the model's EOS, which the engine

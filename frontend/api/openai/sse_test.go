@@ -46,7 +46,7 @@ func TestChunks(t *testing.T) {
 			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}}`,
 		}},
 	} {
-		q := &sequence{index: 2, promptLen: 3, out: outputs.New(outputs.Config{Detokenizer: counter{}})}
+		q := &sequence{index: 2, promptLen: 3, pays: true, out: outputs.New(outputs.Config{Detokenizer: counter{}})}
 		q.out.Append([]int32{1, 2}, protocol.FinishNone, protocol.StopReason{})
 		c := newChunker(tc.chat, "assistant", "i", "m", 7, tc.continuous)
 		var got strings.Builder
