@@ -26,7 +26,7 @@ run: build ## Build, start both processes with a model, print what to try; Ctrl-
 .PHONY: build
 build: setup ## Build bin/vllm-core and bin/vllm-frontend
 	@mkdir -p $(BIN)
-	$(GO) build -trimpath -ldflags "-s -w" -o $(BIN)/ ./cmd/vllm-core ./cmd/vllm-frontend
+	$(GO) build -ldflags "-s -w" -o $(BIN)/ ./cmd/vllm-core ./cmd/vllm-frontend
 
 .PHONY: export-builtin
 export-builtin: setup ## Write the builtin model as a Hugging Face directory: DIR=...
