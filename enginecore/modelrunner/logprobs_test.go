@@ -52,6 +52,10 @@ func changedSequences() []*sequence {
 	rng := rand.New(rand.NewPCG(8, 8))
 	type params = protocol.SamplingParams
 	var seqs []*sequence
+	numNew, numEach := 10, 2 // greedy, then sampled
+	if raceEnabled {
+		numNew, numEach = 3, 1
+	}
 	for i, set := range []func(*params){
 		func(p *params) { p.RepetitionPenalty = 1.3 },
 		func(p *params) { p.FrequencyPenalty, p.PresencePenalty, p.Logprobs = 0.4, 0.2, ptr(3) },
@@ -65,8 +69,8 @@ func changedSequences() []*sequence {
 		},
 		func(*params) {},
 	} {
-		for j := range 2 {
-			s := &sequence{id: fmt.Sprint("seq", i, ".", j), maxNew: 10, params: protocol.DefaultSamplingParams(), arrives: i / 2, seed: uint64(i)}
+		for j := range numEach {
+			s := &sequence{id: fmt.Sprint("seq", i, ".", j), maxNew: numNew, params: protocol.DefaultSamplingParams(), arrives: i / 2, seed: uint64(i)}
 			for range 1 + (i*37+j*29)%100 {
 				s.prompt = append(s.prompt, int32(rng.IntN(131)))
 			}

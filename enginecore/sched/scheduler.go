@@ -38,8 +38,9 @@ var (
 	ErrPromptTooLong = errors.New("prompt is too long for the model")
 	// ErrNeverFits reports a request that needs more KV blocks than there are.
 	ErrNeverFits = errors.New("request needs more KV cache than there is")
-	// ErrNotFinite reports a request whose logits were NaN or infinite.
-	ErrNotFinite = errors.New("logits are not finite")
+	// ErrNotFinite reports a request whose logits were NaN or infinite, or all
+	// of them −Inf once its own lists had been applied.
+	ErrNotFinite = errors.New("no token can be sampled: logits are not finite, or the request's parameters forbid every token")
 )
 
 // Pause says how much of the work is held back.

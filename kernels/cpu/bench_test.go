@@ -224,30 +224,14 @@ func BenchmarkSample(b *testing.B) {
 			{"plain", kernels.SamplingRow{Temperature: 1, TopP: 1}},
 			{"top-k=20", kernels.SamplingRow{Temperature: 0.7, TopP: 1, TopK: 20}},
 			{"top-p=0.95", kernels.SamplingRow{Temperature: 1, TopP: 0.95}},
+			{"penalties=1000", kernels.SamplingRow{Temperature: 1, TopP: 1, Repetition: 1.1, Frequency: 0.5, Seen: benchSeen(1000)}},
 			{"top-k=50,top-p=0.9,min-p=0.05", kernels.SamplingRow{Temperature: 0.8, TopP: 0.9, TopK: 50, MinP: 0.05}},
 		} {
 			for _, rows := range []int{1, 16} {
 				b.Run(fmt.Sprintf("vocab=%d/%s/rows=%d", vocab, c.name, rows), func(b *testing.B) {
 					dev, q := open(b)
-					rng := rand.New(rand.NewPCG(3, 4))
-					values := make([]float32, vocab)
-					for i := range values {
-						values[i] = float32(rng.NormFloat64() * 3)
-					}
-					for i := range 5 { // a head above the noise, as models have
-						values[i*97] = 16 - 0.7*float32(i)
-					}
-					raw := make([]byte, 0, 2*vocab)
-					for _, v := range values {
-						u := kernels.F32ToBF16(v)
-						raw = append(raw, byte(u), byte(u>>8))
-					}
-					logits := check(dev.NewActivation(rows, vocab))(b)
-					table := check(dev.PackWeight(kernels.F32, 1, vocab, kernels.BF16, raw))(b)
+					logits := benchLogits(b, dev, q, rows, vocab)
 					ids := check(dev.NewInts(rows))(b)
-					q.Upload(ids, make([]int32, rows))
-					q.Embed(logits, table, ids, 1, rows)
-					run(b, q)
 					params := make([]kernels.SamplingRow, rows)
 					for i := range params {
 						params[i] = c.row
@@ -260,6 +244,64 @@ func BenchmarkSample(b *testing.B) {
 						q.Sample(ids, logits, params)
 						run(b, q)
 					}
+				})
+			}
+		}
+	}
+}
+
+// benchLogits has normal logits and a head above the noise, as models have.
+func benchLogits(b *testing.B, dev kernels.Device, q kernels.Queue, rows, vocab int) kernels.Activation {
+	b.Helper()
+	rng := rand.New(rand.NewPCG(3, 4))
+	values := make([]float32, vocab)
+	for i := range values {
+		values[i] = float32(rng.NormFloat64() * 3)
+	}
+	for i := range 5 {
+		values[i*97] = 16 - 0.7*float32(i)
+	}
+	raw := make([]byte, 0, 2*vocab)
+	for _, v := range values {
+		u := kernels.F32ToBF16(v)
+		raw = append(raw, byte(u), byte(u>>8))
+	}
+	logits := check(dev.NewActivation(rows, vocab))(b)
+	table := check(dev.PackWeight(kernels.F32, 1, vocab, kernels.BF16, raw))(b)
+	ids := check(dev.NewInts(rows))(b)
+	q.Upload(ids, make([]int32, rows))
+	q.Embed(logits, table, ids, 1, rows)
+	run(b, q)
+	return logits
+}
+
+func benchSeen(n int) (seen []kernels.TokenCount) {
+	for i := range n {
+		seen = append(seen, kernels.TokenCount{ID: int32(i), Output: int32(i % 3)})
+	}
+	return seen
+}
+
+func BenchmarkLogprobs(b *testing.B) {
+	for _, vocab := range []int{2000, 50_000, 150_000} {
+		for _, k := range []int{0, 5, 20} {
+			for _, rows := range []int{1, 16} {
+				b.Run(fmt.Sprintf("vocab=%d/k=%d/rows=%d", vocab, k, rows), func(b *testing.B) {
+					dev, q := open(b)
+					logits := benchLogits(b, dev, q, rows, vocab)
+					chosen := check(dev.NewInts(rows))(b)
+					asked := make([]kernels.LogprobRow, rows)
+					for i := range asked {
+						asked[i] = kernels.LogprobRow{Row: i, K: k}
+					}
+					width := rows * asked[0].Width()
+					out := kernels.Logprobs{TokenIDs: make([]int32, width), Values: make([]float32, width), Ranks: make([]int32, rows)}
+					b.ReportAllocs()
+					for b.Loop() {
+						q.Logprobs(out, logits, chosen, asked)
+						run(b, q)
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*rows), "ns/row")
 				})
 			}
 		}
