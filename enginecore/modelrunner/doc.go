@@ -6,6 +6,9 @@
 // sampling state. A step's arrays are built anew from the rows each time, into
 // buffers that grow once, so a step allocates nothing.
 //
+// Log probabilities of what is sampled are part of the same pass; those of a
+// prompt make it a longer one (logprobs.go). Who asks for none pays nothing.
+//
 // Computing overlaps with the caller: Start records the step and hands it to
 // the device goroutine, Sample waits for it.
 //
