@@ -8,8 +8,8 @@
 //
 // Files: gk.h the shared structs; pool.c threads; mem.c memory; dispatch.c which
 // level the machine has; ops.c the operations without vectors; body.h the
-// kernels over 16 lanes, included by one k_*.c for each level, whose own part is
-// what a lane is. The levels:
+// kernels over 16 lanes, and logits.h those beside the sampler, included by one
+// k_*.c for each level, whose own part is what a lane is. The levels:
 //
 //	generic  4-float vectors of the compiler: SSE2, NEON, anything
 //	avx2     AVX2, FMA, F16C
