@@ -116,7 +116,7 @@ func loadModel(opts *flags.Frontend) (openai.Config, error) {
 	}
 	return openai.Config{
 		Tokenizer: tok, Templates: templates, ServedModelNames: names, ModelRoot: opts.Model,
-		MaxModelLen: maxModelLen, VocabSize: m.Config.VocabSize, EOSTokenIDs: m.EOSTokenIDs(),
+		MaxModelLen: maxModelLen, VocabSize: m.Config.VocabSize, MaxLogprobs: opts.MaxLogprobs, EOSTokenIDs: m.EOSTokenIDs(),
 		Defaults: samplingDefaults(opts, &m.Generation), ResponseRole: opts.ResponseRole,
 	}, nil
 }

@@ -24,7 +24,7 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecialTokens bool) string {
 	if s := text.String(); utf8.ValidString(s) {
 		return s
 	}
-	out, incomplete := appendLossy(nil, []byte(text.String()))
+	out, incomplete := AppendLossy(nil, []byte(text.String()))
 	return string(appendIncomplete(out, incomplete))
 }
 
@@ -36,9 +36,9 @@ func (t *Tokenizer) decodedBytes(id int32, skipSpecialTokens bool) []byte {
 	return t.TokenBytes(id)
 }
 
-// appendLossy appends src as text, with U+FFFD for what is not UTF-8, up to an
+// AppendLossy appends src as text, with U+FFFD for what is not UTF-8, up to an
 // incomplete character at its end, the length of which it returns.
-func appendLossy(dst, src []byte) (out []byte, incomplete int) {
+func AppendLossy(dst, src []byte) (out []byte, incomplete int) {
 	for len(src) > 0 {
 		valid := validPrefix(src)
 		dst = append(dst, src[:valid]...)

@@ -28,9 +28,9 @@ func TestAppendLossy(t *testing.T) {
 		{"\xf5", "\ufffd", 0},
 		{"\ufffd\xc3\xa9", "\ufffdé", 0},
 	} {
-		got, incomplete := appendLossy(nil, []byte(tt.in))
+		got, incomplete := AppendLossy(nil, []byte(tt.in))
 		if string(got) != tt.want || incomplete != tt.incomplete {
-			t.Errorf("appendLossy(%q) = %q, %d, want %q, %d", tt.in, got, incomplete, tt.want, tt.incomplete)
+			t.Errorf("AppendLossy(%q) = %q, %d, want %q, %d", tt.in, got, incomplete, tt.want, tt.incomplete)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (d *Detokenizer) Append(ids ...int32) string {
 		d.bytes = append(d.bytes, d.tokenizer.decodedBytes(id, d.skipSpecialTokens)...)
 	}
 	var incomplete int
-	d.text, incomplete = appendLossy(d.text[:0], d.bytes)
+	d.text, incomplete = AppendLossy(d.text[:0], d.bytes)
 	d.numPending = copy(d.pending[:], d.bytes[len(d.bytes)-incomplete:])
 	return string(d.text)
 }

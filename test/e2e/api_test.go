@@ -28,6 +28,7 @@ func TestAPI(t *testing.T) {
 		"seeded sampling":   testSeed,
 		"several choices":   testChoices,
 		"shaped sampling":   testShapedSampling,
+		"log probabilities": testLogprobs,
 		"limits":            testLimits,
 		"refusals":          testRefusals,
 		"tokenize":          testTokenize,
@@ -348,6 +349,69 @@ func testShapedSampling(t *testing.T, s *system) {
 	}
 }
 
+// Tokens join to the text, offsets count code points, greedy tokens are their
+// own best alternative, and streams tell the same.
+func testLogprobs(t *testing.T, s *system) {
+	body := `{"prompt":"` + story + `","max_tokens":20,"temperature":0,"ignore_eos":true,"logprobs":3`
+	_, a := s.post(t, "/v1/completions", body+"}")
+	text, _ := at(a, "choices", 0, "text").(string)
+	tokens, _ := at(a, "choices", 0, "logprobs", "tokens").([]any)
+	joined := ""
+	for i, token := range tokens {
+		if got, want := at(a, "choices", 0, "logprobs", "text_offset", i), float64(len([]rune(joined))); got != want {
+			t.Errorf("offset of token %d is %v, want %v", i, got, want)
+		}
+		joined += token.(string)
+		top, _ := at(a, "choices", 0, "logprobs", "top_logprobs", i).(map[string]any)
+		logprob, _ := at(a, "choices", 0, "logprobs", "token_logprobs", i).(float64)
+		if len(top) < 1 || len(top) > 4 || top[token.(string)] != logprob || logprob > 0 {
+			t.Errorf("token %q has the logprob %v and the alternatives %v", token, logprob, top)
+		}
+		for other, p := range top {
+			if p.(float64) > logprob {
+				t.Errorf("greedy took %q although %q is likelier", token, other)
+			}
+		}
+	}
+	if joined != text || len(tokens) != 20 {
+		t.Errorf("%d tokens join to %q, want %q", len(tokens), joined, text)
+	}
+	if _, plain := s.post(t, "/v1/completions", strings.Replace(body, `,"logprobs":3`, "", 1)+"}"); at(plain, "choices", 0, "text") != text {
+		t.Errorf("with log probabilities %q, without %v", text, at(plain, "choices", 0, "text"))
+	}
+	streamed := ""
+	var offsets []any
+	for _, event := range s.stream(t, "/v1/completions", body+`,"stream":true}`) {
+		var chunk map[string]any
+		if json.Unmarshal([]byte(event), &chunk) != nil {
+			continue
+		}
+		list, _ := at(chunk, "choices", 0, "logprobs", "tokens").([]any)
+		for _, token := range list {
+			streamed += token.(string)
+		}
+		more, _ := at(chunk, "choices", 0, "logprobs", "text_offset").([]any)
+		offsets = append(offsets, more...)
+	}
+	if streamed != text || !reflect.DeepEqual(offsets, at(a, "choices", 0, "logprobs", "text_offset")) {
+		t.Errorf("streamed tokens join to %q at %v, want %q", streamed, offsets, text)
+	}
+	_, c := s.post(t, "/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"max_tokens":12,"temperature":0,"ignore_eos":true,"logprobs":true,"top_logprobs":2}`)
+	content, _ := at(c, "choices", 0, "logprobs", "content").([]any)
+	var raw []byte
+	for _, entry := range content {
+		for _, b := range at(entry, "bytes").([]any) {
+			raw = append(raw, byte(b.(float64)))
+		}
+		if top, _ := at(entry, "top_logprobs").([]any); len(top) != 2 || at(top[0], "token") != at(entry, "token") {
+			t.Errorf("entry %v, want two alternatives, itself first", entry)
+		}
+	}
+	if want := at(c, "choices", 0, "message", "content"); string(raw) != want {
+		t.Errorf("bytes join to %q, want %q", raw, want)
+	}
+}
+
 func testLimits(t *testing.T, s *system) {
 	_, models := s.post(t, "/tokenize", `{"prompt":"x"}`)
 	limit := int(at(models, "max_model_len").(float64))
@@ -408,7 +472,11 @@ func testRefusals(t *testing.T, s *system) {
 		{"/v1/completions", `{"prompt":"a","n":0}`, 400, "n", "at least 1"},
 		{"/v1/completions", `{"prompt":"a","n":2,"temperature":0}`, 400, "n", "greedy"},
 		{"/v1/completions", `{"prompt":"a","best_of":2}`, 400, "best_of", "not supported"},
-		{"/v1/completions", `{"prompt":"a","logprobs":1}`, 400, "logprobs", "not supported"},
+		{"/v1/completions", `{"prompt":"a","logprobs":21}`, 400, "logprobs", "20 allowed"},
+		{"/v1/completions", `{"prompt":"a","logprobs":-2}`, 400, "logprobs", "-1"},
+		{"/v1/completions", `{"prompt":"a","prompt_logprobs":1}`, 400, "prompt_logprobs", "not supported"},
+		{"/v1/completions", `{"prompt":"a","echo":true}`, 400, "echo", "not supported"},
+		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"top_logprobs":2}`, 400, "top_logprobs", "`logprobs` must be set"},
 		{"/v1/completions", `{"prompt":"a","logit_bias":{"x":2}}`, 400, "logit_bias", "no token ID"},
 		{"/v1/completions", `{"prompt":"a","logit_bias":{"99999999":2}}`, 400, "logit_bias", "99999999"},
 		{"/v1/completions", `{"prompt":"a","frequency_penalty":3}`, 400, "frequency_penalty", "[-2, 2]"},

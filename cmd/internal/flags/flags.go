@@ -22,6 +22,7 @@ const (
 type Common struct {
 	Model           string
 	MaxModelLen     int // tokens; 0: the model's own limit
+	MaxLogprobs     int // -1: the whole vocabulary
 	HandshakeHost   string
 	HandshakePort   int
 	Handshake       string // tcp://host:port; overrides the two above
@@ -58,7 +59,6 @@ type Core struct {
 	EnablePrefixCaching       bool
 	PrefixCachingHashAlgo     string
 	Seed                      int
-	MaxLogprobs               int // -1: the whole vocabulary
 	LogprobsMode              string
 }
 
@@ -91,7 +91,6 @@ func NewCore() (*Core, *cli.Set) {
 		SchedulingPolicy:    "fcfs",
 		BlockSize:           32,
 		KVCacheDType:        "auto",
-		MaxLogprobs:         20,
 		LogprobsMode:        "raw_logprobs",
 
 		EnablePrefixCaching:   true,
@@ -133,7 +132,7 @@ The OpenAI-compatible API and /metrics. It waits for one or more vllm-core (or
 vLLM engine) processes at --data-parallel-address and --data-parallel-rpc-port.`
 
 func defaultCommon() Common {
-	return Common{Model: "builtin", HandshakeHost: "127.0.0.1", HandshakePort: 29550}
+	return Common{Model: "builtin", MaxLogprobs: 20, HandshakeHost: "127.0.0.1", HandshakePort: 29550}
 }
 
 // newSet joins a command's own flags, those of the other command and those
@@ -164,6 +163,7 @@ func commonFlags(c *Common) []cli.Flag {
 	return []cli.Flag{
 		{Name: "model", Group: "Model", Help: "a directory in Hugging Face form, or builtin: the small model inside this program", Value: cli.String(&c.Model)},
 		{Name: "max-model-len", Group: "Model", Help: "longest prompt plus output in tokens; from the model's config if not given", Value: cli.AutoInt(&c.MaxModelLen, 1, math.MaxInt32)},
+		{Name: "max-logprobs", Group: "Model", Help: "most log probabilities that a request may ask for, of each token; -1: the whole vocabulary", Value: cli.Int(&c.MaxLogprobs, -1, math.MaxInt32)},
 		{Name: "trust-remote-code", Group: "Model", Help: "no code comes with a model here", Value: cli.FixedSwitch(false, "a model's own code is never run")},
 
 		{Name: "data-parallel-address", Aliases: []string{"handshake-host"}, Group: "Processes", Help: "address where frontend and cores meet", Value: cli.String(&c.HandshakeHost)},
@@ -183,7 +183,6 @@ func coreFlags(c *Core) []cli.Flag {
 		{Name: "dtype", Group: "Model", Help: "type of the weights; auto: the checkpoint's", Value: cli.Enum(&c.DType, "auto", "float32", "float", "bfloat16", "float16", "half")},
 		{Name: "load-format", Group: "Model", Help: "how weights are stored; dummy: random weights, none are read", Value: cli.Enum(&c.LoadFormat, "auto", "safetensors", "dummy")},
 		{Name: "seed", Group: "Model", Help: "of sampling, for requests without their own", Value: cli.Int(&c.Seed, math.MinInt, math.MaxInt)},
-		{Name: "max-logprobs", Group: "Model", Help: "most log probabilities that a request may ask for, of each token; -1: the whole vocabulary", Value: cli.Int(&c.MaxLogprobs, -1, math.MaxInt32)},
 		{Name: "logprobs-mode", Group: "Model", Help: "log probabilities before (raw) or after (processed) penalties, temperature and filters", Value: cli.Enum(&c.LogprobsMode, "raw_logprobs", "processed_logprobs")},
 		{Name: "data-parallel-rank", Aliases: []string{"dp-rank"}, Group: "Processes", Help: "number of this core among those of one frontend", Value: cli.Int(&c.Rank, 0, 65535)},
 		{Name: "device", Group: "Device", Help: "where the model runs: cpu; ref, the plain definition of every kernel; or mock, random tokens at once, to measure all the rest", Value: cli.Enum(&c.Device, "cpu", "ref", "mock")},

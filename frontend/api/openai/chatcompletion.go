@@ -15,6 +15,7 @@ import (
 type chatRequest struct {
 	sampling
 	conversation
+	logprobs            chatLogprobsFields
 	MaxTokens           *int
 	MaxCompletionTokens *int
 }
@@ -42,7 +43,7 @@ type chatMessage struct {
 type chatChoice struct {
 	Index         int         `json:"index"`
 	Message       chatMessage `json:"message"`
-	Logprobs      *struct{}   `json:"logprobs"`
+	Logprobs      any         `json:"logprobs"` // *chatLogprobs or null
 	FinishReason  string      `json:"finish_reason"`
 	StopReason    *stopReason `json:"stop_reason"`
 	TokenIDs      []int32     `json:"token_ids"`
@@ -84,11 +85,10 @@ func (c *conversation) fields() []field {
 
 func (c *chatRequest) fields() []field {
 	fields := append(c.sampling.fields(), c.conversation.fields()...)
+	fields = append(fields, c.logprobs.fields()...)
 	return append(fields,
 		intField("max_tokens", &c.MaxTokens),
 		intField("max_completion_tokens", &c.MaxCompletionTokens),
-		unservedField("logprobs", "log probabilities are not served; leave it out", "false"),
-		unservedField("top_logprobs", "log probabilities are not served; leave it out", "0"),
 		unservedField("tool_choice", "tools are not served", `"none"`, `"auto"`),
 		unservedField("parallel_tool_calls", "tools are not served", "true", "false"),
 		unservedField("reasoning_effort", "reasoning is not served; leave it out"),
@@ -125,6 +125,16 @@ func (c *conversation) validate() []*APIError {
 		errs = append(errs, invalid("continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True."))
 	}
 	return errs
+}
+
+func (s *Server) validateChat(c *chatRequest) *APIError {
+	errs := append(c.sampling.validate(s.cfg.VocabSize), c.conversation.validate()...)
+	for _, e := range []*APIError{c.logprobs.resolve(&c.sampling), s.checkLogprobs("top_logprobs", c.Logprobs)} {
+		if e != nil {
+			errs = append(errs, e)
+		}
+	}
+	return joinErrors(errs)
 }
 
 // renderChat gives the token IDs of a conversation under the model's template.
@@ -177,7 +187,9 @@ func (s *Server) chatJob(ctx context.Context, c *chatRequest) (job, error) {
 	if apiErr != nil {
 		return job{}, apiErr
 	}
-	return s.newJob(&c.sampling, ids, n)
+	j, err := s.newJob(&c.sampling, ids, n)
+	j.chat = true
+	return j, err
 }
 
 // role is whose turn the reply is: the server's, or, where the last message is
@@ -200,8 +212,7 @@ func (s *Server) createChatCompletion(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.logUnknown(unknown)
-	errs := append(c.sampling.validate(s.cfg.VocabSize), c.conversation.validate()...)
-	if e := firstError(joinErrors(errs), s.checkModel(c.Model)); e != nil {
+	if e := firstError(s.validateChat(&c), s.checkModel(c.Model)); e != nil {
 		s.fail(w, r, e, id)
 		return
 	}
@@ -230,7 +241,7 @@ func (s *Server) createChatCompletion(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		resp.Choices = append(resp.Choices, chatChoice{
-			Index: q.index, Message: chatMessage{Role: role, Content: done.text},
+			Index: q.index, Message: chatMessage{Role: role, Content: done.text}, Logprobs: done.logprobs,
 			FinishReason: done.finish.String(), StopReason: newStopReason(done.reason),
 		})
 	}

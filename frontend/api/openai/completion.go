@@ -27,7 +27,7 @@ type prompt struct {
 type completionChoice struct {
 	Index          int         `json:"index"`
 	Text           string      `json:"text"`
-	Logprobs       *struct{}   `json:"logprobs"`
+	Logprobs       any         `json:"logprobs"` // *completionLogprobs or null
 	FinishReason   string      `json:"finish_reason"`
 	StopReason     *stopReason `json:"stop_reason"`
 	TokenIDs       []int32     `json:"token_ids"`
@@ -73,7 +73,7 @@ func (c *completionRequest) fields() []field {
 		intField("max_tokens", &c.MaxTokens),
 		boolField("add_special_tokens", &c.AddSpecialTokens),
 		unservedField("echo", "put the prompt before the text yourself", "false"),
-		unservedField("logprobs", "log probabilities are not served; leave it out"),
+		intField("logprobs", &c.Logprobs),
 		unservedField("suffix", "no model here fills in the middle", `""`),
 		unservedField("prompt_embeds", "send text or token IDs"),
 	)
@@ -130,6 +130,9 @@ func (c *completionRequest) promptList(values []jsontext.Value) *APIError {
 
 func (s *Server) validateCompletion(c *completionRequest) *APIError {
 	errs := c.sampling.validate(s.cfg.VocabSize)
+	if e := s.checkLogprobs("logprobs", c.Logprobs); e != nil {
+		errs = append(errs, e)
+	}
 	if len(c.Prompts) == 0 {
 		errs = append(errs, invalid("prompt", "`prompt` must be provided and non-empty."))
 	}
@@ -235,7 +238,7 @@ func (s *Server) createCompletion(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		resp.Choices = append(resp.Choices, completionChoice{
-			Index: q.index, Text: done.text, FinishReason: done.finish.String(), StopReason: newStopReason(done.reason),
+			Index: q.index, Text: done.text, Logprobs: done.logprobs, FinishReason: done.finish.String(), StopReason: newStopReason(done.reason),
 		})
 	}
 	resp.Usage = totals(seqs)

@@ -107,6 +107,9 @@ func toAPIError(err error, requestID string) *APIError {
 // errGeneration reports that the engine ended a request with FinishError.
 var errGeneration = errors.New("openai: the engine failed the request")
 
+// errNoLogprobs reports an engine that left out log probabilities.
+var errNoLogprobs = fmt.Errorf("%w: it gave no log probabilities", errGeneration)
+
 // errAborted reports that the server itself ended a request before it had
 // produced anything.
 var errAborted = errors.New("openai: aborted by the server")

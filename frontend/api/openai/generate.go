@@ -32,6 +32,7 @@ type job struct {
 	params    *protocol.SamplingParams
 	n         int
 	cacheSalt string
+	chat      bool
 }
 
 // sequence is one continuation being generated.
@@ -41,7 +42,14 @@ type sequence struct {
 	pays      bool // for the prompt: the first of its continuations does
 	stream    *engineclient.Stream
 	out       *outputs.Sequence
-	stops     bool // the frontend has the last word on how it ends
+	stops     bool          // the frontend has the last word on how it ends
+	logprobs  *logprobsForm // nil: not asked for
+}
+
+// delta is what an update adds to a continuation.
+type delta struct {
+	outputs.Delta
+	logprobs []outputs.TokenLogprob // one per token, if asked for
 }
 
 // submit sends one request per continuation. Choices are numbered prompt by
@@ -74,7 +82,8 @@ func (s *Server) submit(ctx context.Context, arrival time.Time, id string, jobs 
 				return nil, err
 			}
 			seqs = append(seqs, &sequence{
-				index: len(seqs), promptLen: len(j.promptIDs), pays: child == 0, stream: stream, stops: stops,
+				logprobs: s.newLogprobs(j),
+				index:    len(seqs), promptLen: len(j.promptIDs), pays: child == 0, stream: stream, stops: stops,
 				out: outputs.New(outputs.Config{
 					Detokenizer: s.cfg.Tokenizer.NewDetokenizer(j.promptIDs, j.params.SkipSpecialTokens),
 					Stop:        j.params.Stop, IncludeStop: j.params.IncludeStopStrInOutput, MinTokens: j.params.MinTokens,
@@ -83,6 +92,14 @@ func (s *Server) submit(ctx context.Context, arrival time.Time, id string, jobs 
 		}
 	}
 	return seqs, nil
+}
+
+// newLogprobs is nil where none were asked for.
+func (s *Server) newLogprobs(j job) *logprobsForm {
+	if j.params.Logprobs == nil {
+		return nil
+	}
+	return &logprobsForm{words: outputs.NewLogprobs(s.cfg.Tokenizer.TokenBytes), chat: j.chat, num: *j.params.Logprobs}
 }
 
 // childParams gives each of n continuations a seed of its own, if the request
@@ -106,21 +123,27 @@ func closeAll(seqs []*sequence) {
 
 // next waits for what the engine adds to the continuation. The delta with
 // Finish set is the last.
-func (q *sequence) next(ctx context.Context) (outputs.Delta, error) {
+func (q *sequence) next(ctx context.Context) (delta, error) {
 	u, err := q.stream.Next(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return outputs.Delta{}, errClientGone
+			return delta{}, errClientGone
 		}
 		if errors.Is(err, io.EOF) { // the caller reads no further than Finish
-			return outputs.Delta{}, errGeneration
+			return delta{}, errGeneration
 		}
-		return outputs.Delta{}, err
+		return delta{}, err
 	}
 	if u.Finish == protocol.FinishError {
-		return outputs.Delta{}, errGeneration
+		return delta{}, errGeneration
 	}
-	d := q.out.Append(u.TokenIDs, u.Finish, u.StopReason)
+	d := delta{Delta: q.out.Append(u.TokenIDs, u.Finish, u.StopReason)}
+	if q.logprobs != nil && len(d.TokenIDs) > 0 {
+		if u.Logprobs == nil {
+			return delta{}, errNoLogprobs
+		}
+		d.logprobs = q.logprobs.entries(d.TokenIDs, u.Logprobs)
+	}
 	if d.Finish != protocol.FinishNone && q.stops {
 		q.stream.Finish(d.Finish)
 	}
@@ -129,32 +152,35 @@ func (q *sequence) next(ctx context.Context) (outputs.Delta, error) {
 
 // completed is a continuation that has ended.
 type completed struct {
-	text   string
-	finish protocol.FinishReason
-	reason protocol.StopReason
+	text     string
+	finish   protocol.FinishReason
+	reason   protocol.StopReason
+	logprobs any // of the endpoint's form; nil: not asked for
 }
 
 // collect reads a continuation to its end.
 func (q *sequence) collect(ctx context.Context) (completed, error) {
 	var text []byte
+	var logprobs []outputs.TokenLogprob
 	for {
 		d, err := q.next(ctx)
 		if err != nil {
 			return completed{}, err
 		}
 		text = append(text, d.Text...)
+		logprobs = append(logprobs, d.logprobs...)
 		if d.Finish != protocol.FinishNone {
 			if d.Finish == protocol.FinishAbort && q.out.NumTokens() == 0 {
 				return completed{}, errAborted
 			}
-			return completed{string(text), d.Finish, d.Reason}, nil
+			return completed{string(text), d.Finish, d.Reason, q.logprobs.form(logprobs)}, nil
 		}
 	}
 }
 
 // merge calls emit with every delta of every sequence, one at a time, in the
 // order they come. It ends with the first error, emit's included.
-func merge(ctx context.Context, seqs []*sequence, emit func(*sequence, outputs.Delta) error) error {
+func merge(ctx context.Context, seqs []*sequence, emit func(*sequence, delta) error) error {
 	if len(seqs) == 1 {
 		return follow(ctx, seqs[0], emit)
 	}
@@ -164,7 +190,7 @@ func merge(ctx context.Context, seqs []*sequence, emit func(*sequence, outputs.D
 	var all sync.WaitGroup
 	for _, q := range seqs {
 		all.Go(func() {
-			err := follow(ctx, q, func(q *sequence, d outputs.Delta) error {
+			err := follow(ctx, q, func(q *sequence, d delta) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if err := context.Cause(ctx); err != nil {
@@ -181,7 +207,7 @@ func merge(ctx context.Context, seqs []*sequence, emit func(*sequence, outputs.D
 	return context.Cause(ctx)
 }
 
-func follow(ctx context.Context, q *sequence, emit func(*sequence, outputs.Delta) error) error {
+func follow(ctx context.Context, q *sequence, emit func(*sequence, delta) error) error {
 	for {
 		d, err := q.next(ctx)
 		if err != nil {
@@ -213,7 +239,7 @@ func totals(seqs []*sequence) usage {
 // [DONE] ends the stream all the same.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, id string, seqs []*sequence, c *chunker, final bool) {
 	sse := newSSE(w)
-	err := merge(r.Context(), seqs, func(q *sequence, d outputs.Delta) error {
+	err := merge(r.Context(), seqs, func(q *sequence, d delta) error {
 		return sse.send(c.delta(q, d))
 	})
 	switch {

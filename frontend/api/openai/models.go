@@ -44,7 +44,7 @@ func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
 			ID: name, Object: "model", Created: now, OwnedBy: "vllm", Root: s.cfg.ModelRoot, MaxModelLen: s.cfg.MaxModelLen,
 			Permission: []modelPermission{{
 				ID: "modelperm-" + newID(), Object: "model_permission", Created: now,
-				AllowSampling: true, AllowView: true, Organization: "*",
+				AllowSampling: true, AllowLogprobs: true, AllowView: true, Organization: "*",
 			}},
 		})
 	}

@@ -30,6 +30,7 @@ type sampling struct {
 	Allowed       []int32 // allowed_token_ids; nil: all
 	BadWords      []string
 	CacheSalt     string
+	Logprobs      *int // alternatives to tell of each token; nil: no log probabilities
 	Stop          []string
 	StopTokenIDs  []int32
 	IncludeStop   bool
@@ -83,8 +84,8 @@ func (p *sampling) fields() []field {
 // Source: vllm/entrypoints/openai/{completion,chat_completion}/protocol.py.
 var unservedSampling = []field{
 	unservedField("best_of", "it is gone from the API; send one request per choice", "1"),
-	unservedField("prompt_logprobs", "log probabilities are not served; leave it out"),
-	unservedField("logprob_token_ids", "log probabilities are not served; leave it out", "[]"),
+	unservedField("prompt_logprobs", "only those of generated tokens are served; leave it out"),
+	unservedField("logprob_token_ids", "ask for the most likely tokens instead", "[]"),
 	unservedField("use_beam_search", "sample instead", "false"),
 	unservedField("length_penalty", "it belongs to beam search; leave it out", "1"),
 	unservedField("early_stopping", "it belongs to beam search; leave it out", "false"),
@@ -261,7 +262,7 @@ func (s *Server) params(p *sampling, maxTokens int) (*protocol.SamplingParams, e
 	sp.MinP = deref(cmp.Or(p.MinP, d.MinP), 0)
 	sp.RepetitionPenalty = deref(cmp.Or(p.Repetition, d.Repetition), 1)
 	sp.PresencePenalty, sp.FrequencyPenalty = deref(p.Presence, 0), deref(p.Frequency, 0)
-	sp.LogitBias, sp.AllowedTokenIDs = p.LogitBias, p.Allowed
+	sp.LogitBias, sp.AllowedTokenIDs, sp.Logprobs = p.LogitBias, p.Allowed, p.Logprobs
 	switch {
 	case sp.Temperature == 0:
 		if n := deref(p.N, 1); n > 1 {

@@ -27,6 +27,7 @@ type Config struct {
 	ModelRoot        string   // path the model was loaded from, for /v1/models
 	MaxModelLen      int      // tokens, prompt and output
 	VocabSize        int      // of the model's embedding
+	MaxLogprobs      int      // that a request may ask for; -1: the vocabulary
 	EOSTokenIDs      []int32  // the first is the EOS, others stop as stop tokens
 	Defaults         Defaults
 	ResponseRole     string

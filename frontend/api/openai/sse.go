@@ -7,7 +7,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"govllm/frontend/outputs"
 	"govllm/protocol"
 )
 
@@ -88,7 +87,7 @@ func newChunker(chat bool, role, id, model string, created int64, continuous boo
 
 // delta is the event of one update. An update without tokens or an end, which
 // foreign engines may send, gives no event.
-func (c *chunker) delta(q *sequence, d outputs.Delta) []byte {
+func (c *chunker) delta(q *sequence, d delta) []byte {
 	c.buf = c.buf[:0]
 	if len(d.TokenIDs) == 0 && d.Text == "" && d.Finish == protocol.FinishNone {
 		return nil
@@ -106,11 +105,13 @@ func (c *chunker) delta(q *sequence, d outputs.Delta) []byte {
 	return c.buf
 }
 
-func (c *chunker) textDelta(q *sequence, d outputs.Delta) {
+func (c *chunker) textDelta(q *sequence, d delta) {
 	c.begin(q.index)
 	c.buf = append(c.buf, `"text":`...)
 	c.buf = appendQuoted(c.buf, d.Text)
-	c.buf = append(c.buf, `,"logprobs":null,"finish_reason":`...)
+	c.buf = append(c.buf, `,"logprobs":`...)
+	c.buf = appendLogprobs(c.buf, q.logprobs.form(d.logprobs))
+	c.buf = append(c.buf, `,"finish_reason":`...)
 	c.buf = appendFinish(c.buf, d.Finish)
 	c.buf = append(c.buf, `,"stop_reason":`...)
 	c.buf = appendStopReason(c.buf, d.Reason)
@@ -126,11 +127,13 @@ func (c *chunker) greet(q *sequence) {
 	c.end(q, 0, true)
 }
 
-func (c *chunker) chatDelta(q *sequence, d outputs.Delta) {
+func (c *chunker) chatDelta(q *sequence, d delta) {
 	c.begin(q.index)
 	c.buf = append(c.buf, `"delta":{"content":`...)
 	c.buf = appendQuoted(c.buf, d.Text)
-	c.buf = append(c.buf, `},"logprobs":null,"finish_reason":`...)
+	c.buf = append(c.buf, `},"logprobs":`...)
+	c.buf = appendLogprobs(c.buf, q.logprobs.form(d.logprobs))
+	c.buf = append(c.buf, `,"finish_reason":`...)
 	c.buf = appendFinish(c.buf, d.Finish)
 	if d.Finish != protocol.FinishNone {
 		c.buf = append(c.buf, `,"stop_reason":`...)

@@ -50,9 +50,9 @@ func TestChunks(t *testing.T) {
 		q.out.Append([]int32{1, 2}, protocol.FinishNone, protocol.StopReason{})
 		c := newChunker(tc.chat, "assistant", "i", "m", 7, tc.continuous)
 		var got strings.Builder
-		got.Write(c.delta(q, outputs.Delta{})) // nothing to tell: no event
-		got.Write(c.delta(q, outputs.Delta{Text: "é\"<\u2028", TokenIDs: []int32{1}}))
-		got.Write(c.delta(q, outputs.Delta{TokenIDs: []int32{2}, Finish: protocol.FinishStop, Reason: stop}))
+		got.Write(c.delta(q, delta{})) // nothing to tell: no event
+		got.Write(c.delta(q, delta{Delta: outputs.Delta{Text: "é\"<\u2028", TokenIDs: []int32{1}}}))
+		got.Write(c.delta(q, delta{Delta: outputs.Delta{TokenIDs: []int32{2}, Finish: protocol.FinishStop, Reason: stop}}))
 		got.Write(c.usage(totals([]*sequence{q})))
 		var want strings.Builder
 		for _, event := range tc.want {
@@ -86,7 +86,7 @@ func TestSSE(t *testing.T) {
 func BenchmarkChunk(b *testing.B) {
 	q := &sequence{promptLen: 3, out: outputs.New(outputs.Config{Detokenizer: counter{}})}
 	c := newChunker(true, "assistant", "chatcmpl-0123456789abcdef", "builtin", 1796042914, false)
-	d := outputs.Delta{Text: " the king", TokenIDs: []int32{1}}
+	d := delta{Delta: outputs.Delta{Text: " the king", TokenIDs: []int32{1}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		c.delta(q, d)
