@@ -158,7 +158,7 @@ func progress(log *slog.Logger) func(done, total int64) {
 	return func(done, total int64) {
 		if now := time.Now(); now.Sub(last) >= time.Second {
 			last = now
-			log.Info("loading weights", "MiB", done>>20, "of", total>>20)
+			log.Info("loading weights", "MiB", done>>20, "of", max(done, total)>>20) // dummy weights have no size
 		}
 	}
 }
