@@ -341,11 +341,12 @@ func testShapedSampling(t *testing.T, s *system) {
 	if got := text(`"bad_words":[` + string(quoted) + `]`); slices.Contains(strings.Fields(got), word) {
 		t.Errorf("without the word %q still: %q", word, got)
 	}
-	if got := text(`"repetition_penalty":1.8`); got == plain {
-		t.Errorf("a repetition penalty changes nothing: %q", got)
-	}
-	if got := text(`"presence_penalty":2`); got == plain {
-		t.Errorf("a presence penalty changes nothing: %q", got)
+	// Greedy text of this length repeats words; penalties change it.
+	long := text(`"max_tokens":100`)
+	for _, penalty := range []string{`"repetition_penalty":1.8`, `"presence_penalty":2`, `"frequency_penalty":2`} {
+		if got := text(`"max_tokens":100,` + penalty); got == long {
+			t.Errorf("%s changes nothing: %q", penalty, got)
+		}
 	}
 }
 

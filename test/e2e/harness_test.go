@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -59,9 +60,30 @@ type proc struct {
 	wait error
 }
 
+// dependOnSources looks at every source file, once. The go command caches a
+// test's success until a file that the test looked at changes, and cannot know
+// by itself what the binaries were built from.
+var dependOnSources = sync.OnceValue(func() error {
+	return filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != filepath.Join("..", "..") && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir // .git
+		case d.IsDir():
+			return nil
+		}
+		_, err = os.Stat(path)
+		return err
+	})
+})
+
 // launch starts a binary and kills what is left of it when the test ends.
 func launch(t *testing.T, name string, env []string, args ...string) *proc {
 	t.Helper()
+	if err := dependOnSources(); err != nil {
+		t.Fatal(err)
+	}
 	p := &proc{cmd: exec.Command(filepath.Join(binDir, name), args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	pipe, err := p.cmd.StdoutPipe()
