@@ -101,11 +101,7 @@ func numBlocks(opts *flags.Core, shape kernels.KVShape, maxModelLen int, availab
 	if opts.NumBlocksOverride > 0 {
 		return opts.NumBlocksOverride, nil
 	}
-	bytes, err := kvBytes(opts, available)
-	if err != nil {
-		return 0, err
-	}
-	return modelrunner.KVBlocks(shape, bytes, maxModelLen)
+	return modelrunner.KVBlocks(shape, kvBytes(opts, available), maxModelLen)
 }
 
 // plan decides types and sizes and checks that all of it fits the memory.
@@ -144,12 +140,14 @@ func (e *engine) plan(opts *flags.Core, m *modelfile.Model, src *modelfile.Weigh
 
 // kvBytes is the size of the KV cache: --kv-cache-memory-bytes,
 // --kv-cache-space (or its environment variable), else by the machine.
-func kvBytes(opts *flags.Core, available int64) (int64, error) {
-	bytes := int64(opts.KVCacheBytes)
-	if bytes == 0 {
-		bytes = int64(opts.KVCacheSpaceGiB * (1 << 30))
+func kvBytes(opts *flags.Core, available int64) int64 {
+	switch {
+	case opts.KVCacheBytes > 0:
+		return int64(opts.KVCacheBytes)
+	case opts.KVCacheSpaceGiB > 0: // 0 means the default to vLLM too
+		return int64(opts.KVCacheSpaceGiB * (1 << 30))
 	}
-	return modelrunner.KVBytes(bytes, "", available)
+	return modelrunner.KVBytes(available)
 }
 
 // progress logs how far loading is, at most once a second.

@@ -17,37 +17,19 @@ import (
 // ErrMemory reports a model, or a KV cache, that does not fit.
 var ErrMemory = errors.New("not enough memory")
 
-// KVCacheSpaceEnv is vLLM's variable for the CPU's KV cache, in GiB.
-const KVCacheSpaceEnv = "VLLM_CPU_KVCACHE_SPACE"
-
 const (
 	gib            = 1 << 30
 	defaultKVBytes = 4 * gib
 )
 
-// KVBytes decides how much memory the KV cache may take: the flag
-// --kv-cache-memory-bytes if above 0, else env (KVCacheSpaceEnv's value) if
-// set, else min(4 GiB, a quarter of the available memory). available is
+// KVBytes is how much memory the KV cache takes if nobody says otherwise:
+// min(4 GiB, a quarter of the available memory). available is
 // AvailableMemory's answer, 0 if unknown.
-func KVBytes(flag int64, env string, available int64) (int64, error) {
-	switch {
-	case flag > 0:
-		return flag, nil
-	case flag < 0:
-		return 0, fmt.Errorf("--kv-cache-memory-bytes %d must be at least 1", flag)
-	case env != "":
-		v, err := strconv.ParseFloat(env, 64)
-		if err != nil || !(v >= 0) || v > math.MaxInt32 {
-			return 0, fmt.Errorf("%s=%s must be a number of GiB", KVCacheSpaceEnv, env)
-		}
-		if v > 0 { // vLLM's 0 means the default too
-			return int64(v * gib), nil
-		}
-	}
+func KVBytes(available int64) int64 {
 	if available <= 0 {
-		return defaultKVBytes, nil
+		return defaultKVBytes
 	}
-	return min(defaultKVBytes, available/4), nil
+	return min(defaultKVBytes, available/4)
 }
 
 // KVBlocks returns the blocks that fit into kvBytes, the null block included.
@@ -65,9 +47,9 @@ func KVBlocks(shape kernels.KVShape, kvBytes int64, maxModelLen int) (int, error
 			ErrMemory, maxModelLen, math.MaxInt32)
 	}
 	return 0, fmt.Errorf("%w: a KV cache of %s holds %d tokens, but one sequence of --max-model-len %d needs %s; "+
-		"raise --kv-cache-memory-bytes (or %s) to at least %d bytes, or lower --max-model-len to %d",
+		"raise --kv-cache-memory-bytes (or VLLM_CPU_KVCACHE_SPACE, in GiB) to at least %d bytes, or lower --max-model-len to %d",
 		ErrMemory, bytesText(kvBytes), max(blocks-1, 0)*int64(shape.BlockSize), maxModelLen, bytesText(need*perBlock),
-		KVCacheSpaceEnv, need*perBlock, max(blocks-1, 0)*int64(shape.BlockSize))
+		need*perBlock, max(blocks-1, 0)*int64(shape.BlockSize))
 }
 
 // Need is the memory of an engine, in bytes.
