@@ -218,41 +218,33 @@ func (r *reader) array() (n int, ok bool) {
 
 // structure is array for a struct, whose elements are read one by one: where
 // fewer are there than declared, the first ones still tell whom to answer.
-func (r *reader) structure() (n int, ok bool) {
-	if r.peek() != kindArray {
-		r.wrong("want an array")
-		return 0, false
-	}
-	c := r.buf[r.pos]
-	r.pos++
-	switch c {
-	case 0xdc:
-		n = r.size(2)
-	case 0xdd:
-		n = r.size(4)
-	default:
-		n = int(c & 0x0f)
-	}
-	return n, !r.stop
-}
+func (r *reader) structure() (n int, ok bool) { return r.header(kindArray, 0xdc, "want an array") }
 
 // mapping reads a map's header. ok is false for anything else.
 func (r *reader) mapping() (n int, ok bool) {
-	if r.peek() != kindMap {
-		r.wrong("want a map")
+	n, ok = r.header(kindMap, 0xde, "want a map")
+	n = r.count(n, 2)
+	return n, ok && !r.stop
+}
+
+// header reads how many elements a container has. wide is the code of its
+// 16-bit form; the 32-bit one's is the next, and the short form's count is in
+// the code.
+func (r *reader) header(want kind, wide byte, complaint string) (n int, ok bool) {
+	if r.peek() != want {
+		r.wrong(complaint)
 		return 0, false
 	}
 	c := r.buf[r.pos]
 	r.pos++
 	switch c {
-	case 0xde:
+	case wide:
 		n = r.size(2)
-	case 0xdf:
+	case wide + 1:
 		n = r.size(4)
 	default:
 		n = int(c & 0x0f)
 	}
-	n = r.count(n, 2)
 	return n, !r.stop
 }
 

@@ -26,7 +26,7 @@ type conversation struct {
 	Messages             []message
 	AddGenerationPrompt  bool
 	ContinueFinalMessage bool
-	AddSpecialTokens     bool // the template has written them already
+	AddSpecialTokens     *bool // nil: no, the template has written them already
 	TemplateKwargs       *jinja.Dict
 }
 
@@ -73,7 +73,7 @@ func (c *conversation) fields() []field {
 		c.messagesField(),
 		boolField("add_generation_prompt", &c.AddGenerationPrompt),
 		boolField("continue_final_message", &c.ContinueFinalMessage),
-		boolField("add_special_tokens", &c.AddSpecialTokens),
+		optBoolField("add_special_tokens", &c.AddSpecialTokens),
 		c.kwargsField(),
 		unservedField("chat_template", "the model's own template is used"),
 		unservedField("tools", "tools are not served; describe them in a message"),
@@ -158,7 +158,7 @@ func (s *Server) renderChat(ctx context.Context, c *conversation) ([]int32, erro
 	if err != nil {
 		return nil, err
 	}
-	return s.promptIDs(prompt{text: text, isText: true}, c.AddSpecialTokens)
+	return s.promptIDs(prompt{text: text, isText: true}, deref(c.AddSpecialTokens, false))
 }
 
 func (s *Server) specialText(id int32, ok bool) string {

@@ -142,6 +142,18 @@ func boolField(name string, dest *bool) field {
 	}}
 }
 
+// optBoolField is a boolField whose default depends on what else is asked.
+func optBoolField(name string, dest **bool) field {
+	return field{name, func(raw jsontext.Value) *APIError {
+		*dest = nil
+		if raw.Kind() == 'n' {
+			return nil
+		}
+		*dest = new(bool)
+		return boolField(name, *dest).set(raw)
+	}}
+}
+
 // intField takes a whole number (1.0 is one) and null.
 func intField[T int | int64](name string, dest **T) field {
 	return field{name, func(raw jsontext.Value) *APIError {

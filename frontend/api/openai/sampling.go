@@ -162,6 +162,14 @@ func (p *sampling) validate(vocabSize int) []*APIError {
 	refuse := func(param, format string, args ...any) {
 		errs = append(errs, invalid(param, format, args...))
 	}
+	inVocabulary := func(param string, ids []int32) {
+		for _, id := range ids {
+			if int(id) >= vocabSize {
+				refuse(param, "%s holds %d, but the vocabulary ends at %d.", param, id, vocabSize-1)
+				return
+			}
+		}
+	}
 	if t := p.Temperature; t != nil && (*t < 0 || *t > 2) {
 		refuse("temperature", "temperature must be in [0, 2], got %v.", *t)
 	}
@@ -192,12 +200,7 @@ func (p *sampling) validate(vocabSize int) []*APIError {
 	if p.Allowed != nil && len(p.Allowed) == 0 {
 		refuse("allowed_token_ids", "allowed_token_ids must not be empty: nothing could be generated.")
 	}
-	for _, id := range p.Allowed {
-		if int(id) >= vocabSize {
-			refuse("allowed_token_ids", "allowed_token_ids holds %d, but the vocabulary ends at %d.", id, vocabSize-1)
-			break
-		}
-	}
+	inVocabulary("allowed_token_ids", p.Allowed)
 	for _, w := range p.BadWords {
 		if w == "" {
 			refuse("bad_words", "bad_words cannot contain an empty string.")
@@ -222,12 +225,7 @@ func (p *sampling) validate(vocabSize int) []*APIError {
 			break
 		}
 	}
-	for _, id := range p.StopTokenIDs {
-		if int(id) >= vocabSize {
-			refuse("stop_token_ids", "stop_token_ids holds %d, but the vocabulary ends at %d.", id, vocabSize-1)
-			break
-		}
-	}
+	inVocabulary("stop_token_ids", p.StopTokenIDs)
 	if p.StreamOptions != nil && !p.Stream {
 		refuse("stream_options", "Stream options can only be defined when `stream=True`.")
 	}

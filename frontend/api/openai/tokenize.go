@@ -14,7 +14,6 @@ type tokenizeRequest struct {
 	Model           string
 	Prompt          string
 	hasPrompt       bool
-	addSpecial      *bool // true for a prompt, false for a conversation
 	ReturnTokenStrs bool
 }
 
@@ -26,7 +25,7 @@ type tokenizeResponse struct {
 }
 
 func (t *tokenizeRequest) fields() []field {
-	fields := append(t.conversation.fields(),
+	return append(t.conversation.fields(),
 		stringField("model", &t.Model),
 		field{"prompt", func(raw jsontext.Value) *APIError {
 			t.hasPrompt = raw.Kind() != 'n'
@@ -34,15 +33,6 @@ func (t *tokenizeRequest) fields() []field {
 		}},
 		boolField("return_token_strs", &t.ReturnTokenStrs),
 	)
-	for i := range fields {
-		if fields[i].name == "add_special_tokens" {
-			fields[i].set = func(raw jsontext.Value) *APIError {
-				t.addSpecial = new(bool)
-				return boolField("add_special_tokens", t.addSpecial).set(raw)
-			}
-		}
-	}
-	return fields
 }
 
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +65,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) tokenizeIDs(ctx context.Context, t *tokenizeRequest) ([]int32, error) {
 	if t.hasPrompt {
-		return s.cfg.Tokenizer.Encode(t.Prompt, deref(t.addSpecial, true))
+		return s.cfg.Tokenizer.Encode(t.Prompt, deref(t.AddSpecialTokens, true))
 	}
 	if t.Messages == nil {
 		return nil, invalid("prompt", "Either `prompt` or `messages` must be provided.")
@@ -83,7 +73,6 @@ func (s *Server) tokenizeIDs(ctx context.Context, t *tokenizeRequest) ([]int32, 
 	if e := joinErrors(t.conversation.validate()); e != nil {
 		return nil, e
 	}
-	t.AddSpecialTokens = deref(t.addSpecial, false)
 	return s.renderChat(ctx, &t.conversation)
 }
 
