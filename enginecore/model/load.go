@@ -101,7 +101,7 @@ func (l *loader) model() *Model {
 	if !l.cfg.TieWordEmbeddings {
 		m.head = l.matrix(l.fam.lmHead, l.cfg.VocabSize, w.hidden)
 	}
-	m.rope = l.rope()
+	m.rope = l.rope(l.cfg.Rope)
 	return m
 }
 
@@ -259,26 +259,28 @@ func (l *loader) newVector(values []float32) kernels.Vector {
 	return v
 }
 
-// rope tabulates cos and sin of position·θ^(−2i/dim), in float64 so that far
-// positions keep their angle.
+// rope tabulates cos and sin of each position's angles, in float64 so that far
+// positions keep theirs.
 //
 // Source: Su et al. 2021, §3.2.2.
-func (l *loader) rope() kernels.Rope {
-	half, positions := l.cfg.HeadDim/2, l.opt.MaxModelLen
+func (l *loader) rope(r modelfile.Rope) kernels.Rope {
+	half, positions := r.Dim/2, l.opt.MaxModelLen
 	cos, sin := make([]float32, positions*half), make([]float32, positions*half)
 	for i := range half {
-		frequency := math.Pow(l.cfg.Rope.Theta, -2*float64(i)/float64(2*half))
+		frequency := math.Pow(r.Theta, -2*float64(i)/float64(r.Dim))
+		if r.Divisors != nil {
+			frequency /= r.Divisors[i]
+		}
 		for p := range positions {
 			s, c := math.Sincos(float64(p) * frequency)
 			cos[p*half+i], sin[p*half+i] = float32(c), float32(s)
 		}
 	}
-	return kernels.Rope{
-		Style:     kernels.RopeNeoX,
-		RotaryDim: 2 * half,
-		Cos:       l.newVector(cos),
-		Sin:       l.newVector(sin),
+	style := kernels.RopeNeoX
+	if r.Interleaved {
+		style = kernels.RopeInterleaved
 	}
+	return kernels.Rope{Style: style, RotaryDim: r.Dim, Cos: l.newVector(cos), Sin: l.newVector(sin)}
 }
 
 // refuseLeftovers: a tensor that nothing asked for means that the config

@@ -8,8 +8,11 @@ import (
 	"strings"
 )
 
-// Config describes one dense decoder, whatever its architecture. Sizes are
-// positive and consistent with each other once ParseConfig has returned them.
+// Config describes one decoder, whatever its architecture, in neutral words:
+// every reader (config.json's, a GGUF file's metadata) fills in the same fields.
+// Sizes are positive and consistent with each other once ParseConfig has
+// returned them. The zero value of each field from Rope's down means that the
+// model has no such thing.
 type Config struct {
 	Architecture string // as config.json spells it, a key of families
 
@@ -22,7 +25,7 @@ type Config struct {
 	HeadDim          int // even; need not be HiddenSize/NumHeads
 
 	RMSNormEps        float32
-	HiddenAct         string // "silu"
+	HiddenAct         string // "silu", or "gelu_pytorch_tanh"
 	TieWordEmbeddings bool   // the LM head is the embedding table
 	QKVBias           bool
 	OutBias           bool // of the attention's output projection
@@ -35,13 +38,37 @@ type Config struct {
 	// nothing.
 	DType DType
 
+	// Norms.
+	NormOffset float32 // is added to every norm weight of the file: Gemma stores w−1
+	QKNorm     bool    // RMSNorm of each query and key head before rope
+	PostNorms  bool    // RMSNorm of what attention and MLP add, before it is added
+
+	// Scales and caps.
+	EmbedScale   float32 // of the embedding; 0 is 1
+	AttnScale    float32 // of q·k; 0 is 1/√HeadDim
+	AttnSoftCap  float32 // bounds scores to cap·tanh(score/cap)
+	LogitSoftCap float32 // bounds logits likewise
+
+	// Local attention: layers for which Local is true see the last
+	// SlidingWindow positions only, their own included, and turn by RopeLocal.
+	SlidingWindow int
+	Local         []bool // [NumLayers], or nil: all layers see everything
+	RopeLocal     Rope
+
 	eosTokenIDs []int32
 }
 
-// Rope describes rotary position embedding. Scaling kinds (linear, llama3)
-// will add their fields here; today ParseConfig refuses all of them.
+// Rope describes rotary position embedding: pair i of a head turns by
+// position · Theta^(−2i/Dim) / Divisors[i].
 type Rope struct {
 	Theta float64
+	Dim   int // values of a head that turn, even; the rest pass
+	// Divisors slow each pair down [Dim/2]; nil is all 1. Linear and llama3
+	// scaling are this, and so is a GGUF file's rope_freqs tensor.
+	Divisors []float64
+	// Interleaved pairs values 2i and 2i+1 instead of i and i+Dim/2: GGUF
+	// files store the query and key rows of some architectures so.
+	Interleaved bool
 }
 
 // ParseConfig reads a config.json. file is its name in messages.
@@ -55,6 +82,7 @@ func ParseConfig(file string, data []byte) (Config, error) {
 		return Config{}, err
 	}
 	o.sizes(&c)
+	c.Rope.Dim = c.HeadDim
 	o.rope(&c)
 	o.dtype(&c)
 	families[c.Architecture](o, &c)
@@ -177,6 +205,8 @@ func (c *Config) check(file string) error {
 		return bad("num_attention_heads = %d is not a multiple of num_key_value_heads = %d", c.NumHeads, c.NumKVHeads)
 	case c.HeadDim%2 != 0:
 		return bad("head_dim = %d is odd; rotary embedding turns pairs", c.HeadDim)
+	case c.Rope.Dim%2 != 0 || c.Rope.Dim < 2 || c.Rope.Dim > c.HeadDim:
+		return bad("rotary embedding of %d values is not an even part of head_dim = %d", c.Rope.Dim, c.HeadDim)
 	case c.NumLayers > 1<<16:
 		return bad("num_hidden_layers = %d is more than %d", c.NumLayers, 1<<16)
 	case int64(c.NumHeads)*int64(c.HeadDim) > 1<<30:
