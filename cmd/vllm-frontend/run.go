@@ -117,7 +117,7 @@ func loadModel(opts *flags.Frontend) (openai.Config, error) {
 	return openai.Config{
 		Tokenizer: tok, Templates: templates, ServedModelNames: names, ModelRoot: opts.Model,
 		MaxModelLen: maxModelLen, VocabSize: m.Config.VocabSize, MaxLogprobs: opts.MaxLogprobs, EOSTokenIDs: m.EOSTokenIDs(),
-		Defaults: samplingDefaults(opts, &m.Generation), ResponseRole: opts.ResponseRole,
+		Defaults: samplingDefaults(opts, &m.Generation), ResponseRole: opts.ResponseRole, ErrorFormat: openai.ErrorFormat(opts.ErrorFormat),
 	}, nil
 }
 
@@ -169,7 +169,7 @@ func newFrontDoor(opts *flags.Frontend, log *slog.Logger) *frontDoor {
 	if opts.AccessLog {
 		f.log = log
 	}
-	f.open(http.HandlerFunc(openai.NotReady))
+	f.open(openai.NotReady(openai.ErrorFormat(opts.ErrorFormat)))
 	return f
 }
 

@@ -74,6 +74,7 @@ type Frontend struct {
 	GenerationConfig         string
 	OverrideGenerationConfig map[string]any
 	NumEngines               int
+	ErrorFormat              string
 	AccessLog                bool
 	ServerLoadTracking       bool
 	LogStatsInterval         float64 // seconds
@@ -108,6 +109,7 @@ func NewFrontend() (*Frontend, *cli.Set) {
 		Common:           defaultCommon(),
 		Port:             8000,
 		ResponseRole:     "assistant",
+		ErrorFormat:      "vllm",
 		GenerationConfig: "auto",
 		NumEngines:       1,
 		AccessLog:        true,
@@ -211,6 +213,7 @@ func frontendFlags(f *Frontend) []cli.Flag {
 		{Name: "port", Group: "Server", Help: "port to listen on", Value: cli.Int(&f.Port, 0, 65535)},
 		{Name: "served-model-name", Group: "Server", Help: "names that clients may give as model; the first is shown and labels the metrics", Value: cli.Strings(&f.ServedModelNames)},
 		{Name: "response-role", Group: "Server", Help: "role of chat replies", Value: cli.String(&f.ResponseRole)},
+		{Name: "error-format", Group: "Server", Help: "shape of error bodies: vllm (its Python server's, with the status as code) or openai (OpenAI's types and codes)", Value: cli.Enum(&f.ErrorFormat, "vllm", "openai")},
 		{Name: "disable-uvicorn-access-log", Group: "Server", Help: "do not log each request", Value: cli.Not(&f.AccessLog)},
 		{Name: "enable-server-load-tracking", Group: "Server", Help: "count requests in flight for GET /load", Value: cli.Bool(&f.ServerLoadTracking)},
 

@@ -103,11 +103,13 @@ func decodeObject(body []byte, fields []field) (unknown []string, err error) {
 }
 
 func syntaxError(err error) *APIError {
+	e := invalid("", "The request body is not valid JSON: it ends too early.")
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
-		return invalid("", "The request body is not valid JSON: %v at byte %d.", syntactic.Err, syntactic.ByteOffset)
+		e = invalid("", "The request body is not valid JSON: %v at byte %d.", syntactic.Err, syntactic.ByteOffset)
 	}
-	return invalid("", "The request body is not valid JSON: it ends too early.")
+	e.Code = "json_parse_error"
+	return e
 }
 
 // describe names a JSON value in a message.

@@ -1,12 +1,16 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -18,9 +22,12 @@ import (
 // APIError is a refusal as the client sees it.
 type APIError struct {
 	Status  int
-	Type    string
+	Type    string // vLLM's name of the kind
 	Param   string // the field at fault; "" for none
 	Message string
+
+	Code       string        // OpenAI's name of the kind; "" for the status's own
+	RetryAfter time.Duration // when to come back; 0 for no promise
 }
 
 func (e *APIError) Error() string { return e.Message }
@@ -34,6 +41,11 @@ func invalid(param, format string, args ...any) *APIError {
 // serve; way says what to do instead.
 func notServed(param, way string) *APIError {
 	return invalid(param, "`%s` is not supported by this server: %s.", param, way)
+}
+
+// unavailable sends the client elsewhere: 503.
+func unavailable(message string) *APIError {
+	return &APIError{Status: http.StatusServiceUnavailable, Type: "ServiceUnavailableError", Message: message}
 }
 
 // maxReportedErrors and maxErrorInput bound what a faulty request can make the
@@ -88,17 +100,14 @@ func toAPIError(err error, requestID string) *APIError {
 	case errors.As(err, &template):
 		return invalid("messages", "The chat template refused the messages: %s", template.Error())
 	case errors.Is(err, engineclient.ErrEngineDead):
-		return &APIError{Status: http.StatusServiceUnavailable, Type: "ServiceUnavailableError",
-			Message: "The engine has stopped. This server is shutting down; send the request to another one."}
+		return unavailable("The engine has stopped. This server is shutting down; send the request to another one.")
 	case errors.Is(err, engineclient.ErrDraining):
-		return &APIError{Status: http.StatusServiceUnavailable, Type: "ServiceUnavailableError",
-			Message: "This server is shutting down and takes no new requests."}
+		return unavailable("This server is shutting down and takes no new requests; send the request to another one.")
 	case errors.Is(err, errGeneration):
 		return &APIError{Status: http.StatusInternalServerError, Type: "InternalServerError",
 			Message: fmt.Sprintf("The engine could not finish request %s; its log says why.", requestID)}
 	case errors.Is(err, errAborted):
-		return &APIError{Status: http.StatusServiceUnavailable, Type: "ServiceUnavailableError",
-			Message: fmt.Sprintf("Request %s was aborted because the server is shutting down.", requestID)}
+		return unavailable(fmt.Sprintf("Request %s was aborted because the server is shutting down.", requestID))
 	}
 	return &APIError{Status: http.StatusInternalServerError, Type: "InternalServerError",
 		Message: fmt.Sprintf("Internal error while serving request %s.", requestID)}
@@ -114,24 +123,75 @@ var errNoLogprobs = fmt.Errorf("%w: it gave no log probabilities", errGeneration
 // produced anything.
 var errAborted = errors.New("openai: aborted by the server")
 
-// errorBody is vLLM's shape: {"error": {message, type, param, code}}.
-type errorBody struct {
-	Error errorInfo `json:"error"`
-}
+// ErrorFormat is the shape of error bodies.
+type ErrorFormat string
+
+const (
+	// FormatVLLM is what vLLM's Python server answers:
+	// {"error": {"message", "type": "BadRequestError", "param", "code": 400}}.
+	FormatVLLM ErrorFormat = "vllm"
+	// FormatOpenAI has OpenAI's types and codes, as vLLM's Rust server has:
+	// {"error": {"message", "type": "invalid_request_error", "param", "code": "model_not_found"}}.
+	FormatOpenAI ErrorFormat = "openai"
+)
 
 type errorInfo struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
 	Param   *string `json:"param"`
-	Code    int     `json:"code"`
+	Code    any     `json:"code"` // the status, or OpenAI's word
 }
 
-func (e *APIError) body() errorBody {
+type errorBody struct {
+	Error errorInfo `json:"error"`
+}
+
+// body is the JSON value of e.
+func (f ErrorFormat) body(e *APIError) any {
+	if f != FormatOpenAI && e.Status == http.StatusUnauthorized {
+		return map[string]string{"error": "Unauthorized"} // all that vLLM says
+	}
 	info := errorInfo{Message: e.Message, Type: e.Type, Code: e.Status}
+	if f == FormatOpenAI {
+		info.Type, info.Code = openAIKind(e)
+	}
 	if e.Param != "" {
 		info.Param = &e.Param
 	}
 	return errorBody{info}
+}
+
+// openAIKind gives OpenAI's type and code of an error.
+func openAIKind(e *APIError) (kind, code string) {
+	kind, code = "invalid_request_error", "invalid_request_error"
+	switch {
+	case e.Status == http.StatusUnauthorized:
+		code = "invalid_api_key"
+	case e.Status == http.StatusNotFound && e.Param == "model":
+		code = "model_not_found"
+	case e.Status >= http.StatusInternalServerError:
+		kind, code = "server_error", "server_error"
+	}
+	return kind, cmp.Or(e.Code, code)
+}
+
+// Write answers with e.
+func (f ErrorFormat) Write(w http.ResponseWriter, e *APIError) {
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(int64(math.Ceil(e.RetryAfter.Seconds())), 10))
+	}
+	writeJSON(w, e.Status, f.body(e))
+}
+
+// Refuse answers with a status and a sentence about the request as a whole.
+func (f ErrorFormat) Refuse(w http.ResponseWriter, status int, message string) {
+	f.Write(w, refusal(status, "%s", message))
+}
+
+// refusal has the type that vLLM gives to errors of HTTP itself: the status's
+// own phrase.
+func refusal(status int, format string, args ...any) *APIError {
+	return &APIError{Status: status, Type: http.StatusText(status), Message: fmt.Sprintf(format, args...)}
 }
 
 // fail answers a request with an error. Nothing has been written before.
@@ -144,7 +204,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error, request
 		s.log.LogAttrs(context.Background(), slog.LevelError, "request failed",
 			slog.String("request_id", requestID), slog.Int("status", api.Status), slog.Any("error", err))
 	}
-	writeJSON(w, api.Status, api.body())
+	s.cfg.ErrorFormat.Write(w, api)
 }
 
 // writeJSON answers with one JSON value.

@@ -253,6 +253,6 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request, id string, seqs
 		s.fail(w, r, err, id)
 	default:
 		s.log.Error("stream failed", "request_id", id, "error", err)
-		sse.fail(toAPIError(err, id))
+		sse.fail(s.cfg.ErrorFormat, toAPIError(err, id))
 	}
 }

@@ -31,6 +31,7 @@ type Config struct {
 	EOSTokenIDs      []int32  // the first is the EOS, others stop as stop tokens
 	Defaults         Defaults
 	ResponseRole     string
+	ErrorFormat      ErrorFormat
 	Logger           *slog.Logger
 	Now              func() time.Time // nil: time.Now
 
@@ -91,32 +92,31 @@ func (s *Server) routes() {
 		add(pattern, h)
 	}
 	for path, allowed := range methods {
-		s.mux.Handle(path, methodNotAllowed(allowed))
+		s.mux.Handle(path, s.methodNotAllowed(allowed))
 	}
-	s.mux.HandleFunc("/", notFound)
+	s.mux.HandleFunc("/", s.notFound)
 }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 // NotReady answers while the engines are starting.
-func NotReady(w http.ResponseWriter, _ *http.Request) {
-	e := &APIError{Status: http.StatusServiceUnavailable, Type: "ServiceUnavailableError", Message: "The engine is starting."}
-	w.Header().Set("Retry-After", "1")
-	writeJSON(w, e.Status, e.body())
+func NotReady(f ErrorFormat) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		e := unavailable("The engine is starting.")
+		e.RetryAfter = time.Second
+		f.Write(w, e)
+	})
 }
 
-func notFound(w http.ResponseWriter, r *http.Request) {
-	e := &APIError{Status: http.StatusNotFound, Type: "Not Found", Message: "There is no " + abbreviate(r.URL.Path) + " here."}
-	writeJSON(w, e.Status, e.body())
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	s.cfg.ErrorFormat.Write(w, refusal(http.StatusNotFound, "There is no %s here.", abbreviate(r.URL.Path)))
 }
 
-func methodNotAllowed(allowed []string) http.HandlerFunc {
+func (s *Server) methodNotAllowed(allowed []string) http.HandlerFunc {
 	allow := strings.Join(allowed, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allow)
-		e := &APIError{Status: http.StatusMethodNotAllowed, Type: "Method Not Allowed",
-			Message: abbreviate(r.Method) + " is not allowed here, only " + allow + "."}
-		writeJSON(w, e.Status, e.body())
+		s.cfg.ErrorFormat.Write(w, refusal(http.StatusMethodNotAllowed, "%s is not allowed here, only %s.", abbreviate(r.Method), allow))
 	}
 }
 

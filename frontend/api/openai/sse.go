@@ -53,8 +53,8 @@ func (s *sse) send(events []byte) error {
 func (s *sse) done() { _ = s.send([]byte("data: [DONE]\n\n")) }
 
 // fail ends a stream that has begun: an error event, then [DONE].
-func (s *sse) fail(e *APIError) {
-	body, err := json.Marshal(e.body())
+func (s *sse) fail(f ErrorFormat, e *APIError) {
+	body, err := json.Marshal(f.body(e))
 	if err != nil { // our own type
 		panic(err)
 	}

@@ -73,7 +73,7 @@ func TestSSE(t *testing.T) {
 	if err := s.send([]byte("data: 1\n\n")); err != nil {
 		t.Fatal(err)
 	}
-	s.fail(&APIError{Status: http.StatusServiceUnavailable, Type: "ServiceUnavailableError", Message: "gone"})
+	s.fail(FormatVLLM, &APIError{Status: http.StatusServiceUnavailable, Type: "ServiceUnavailableError", Message: "gone"})
 	want := "data: 1\n\n" + `data: {"error":{"message":"gone","type":"ServiceUnavailableError","param":null,"code":503}}` + "\n\ndata: [DONE]\n\n"
 	if got := w.Body.String(); got != want || !w.Flushed {
 		t.Errorf("stream = %q, want %q", got, want)
