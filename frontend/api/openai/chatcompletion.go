@@ -99,7 +99,7 @@ func (c *chatRequest) fields() []field {
 }
 
 func (c *conversation) kwargsField() field {
-	return field{"chat_template_kwargs", func(raw jsontext.Value) *APIError {
+	return field{"chat_template_kwargs", objectSchema, func(raw jsontext.Value) *APIError {
 		c.TemplateKwargs = nil
 		switch raw.Kind() {
 		case 'n':

@@ -82,10 +82,12 @@ func (c *completionRequest) fields() []field {
 // maxPrompts is vLLM's bound on a list of prompts, VLLM_MAX_COMPLETION_PROMPTS.
 var maxPrompts = envInt("VLLM_MAX_COMPLETION_PROMPTS", 1024)
 
+const promptSchema = `{"type":["string","array"],"items":{"anyOf":[{"type":"string"},{"type":"integer","minimum":0},{"type":"array","items":{"type":"integer","minimum":0}}]}}`
+
 // promptField takes a text, a list of texts, a list of token IDs or a list of
 // such lists.
 func (c *completionRequest) promptField() field {
-	return field{"prompt", func(raw jsontext.Value) *APIError {
+	return field{"prompt", promptSchema, func(raw jsontext.Value) *APIError {
 		c.Prompts = nil
 		switch raw.Kind() {
 		case 'n':

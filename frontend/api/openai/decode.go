@@ -19,11 +19,25 @@ import (
 // well below it.
 const maxBodyBytes = 64 << 20
 
-// field is one entry of a request: its name and what to do with its value.
+// field is one entry of a request: its name, what it may hold and what to do
+// with it.
 type field struct {
-	name string
-	set  func(raw jsontext.Value) *APIError
+	name   string
+	schema string // JSON Schema of what set takes; "" where nothing is served
+	set    func(raw jsontext.Value) *APIError
 }
+
+// JSON Schemas of the common kinds of fields. null leaves the default.
+const (
+	boolSchema     = `{"type":["boolean","null"]}`
+	intSchema      = `{"type":["integer","null"]}`
+	numberSchema   = `{"type":["number","null"]}`
+	stringSchema   = `{"type":["string","null"]}`
+	stringsSchema  = `{"type":["string","array","null"],"items":{"type":"string"}}`
+	tokenIDsSchema = `{"type":["array","null"],"items":{"type":"integer","minimum":0}}`
+	objectSchema   = `{"type":["object","null"]}`
+	objectsSchema  = `{"type":["array","null"],"items":{"type":"object"}}`
+)
 
 // decodeBody reads a JSON object and hands each member to its field. It
 // reports every faulty field, and returns the names that no field has.
@@ -132,7 +146,7 @@ func wrongType(name, want string, raw jsontext.Value) *APIError {
 
 // boolField takes true, false and null (which leaves the default).
 func boolField(name string, dest *bool) field {
-	return field{name, func(raw jsontext.Value) *APIError {
+	return field{name, boolSchema, func(raw jsontext.Value) *APIError {
 		switch raw.Kind() {
 		case 'n':
 		case 't', 'f':
@@ -146,7 +160,7 @@ func boolField(name string, dest *bool) field {
 
 // optBoolField is a boolField whose default depends on what else is asked.
 func optBoolField(name string, dest **bool) field {
-	return field{name, func(raw jsontext.Value) *APIError {
+	return field{name, boolSchema, func(raw jsontext.Value) *APIError {
 		*dest = nil
 		if raw.Kind() == 'n' {
 			return nil
@@ -158,7 +172,7 @@ func optBoolField(name string, dest **bool) field {
 
 // intField takes a whole number (1.0 is one) and null.
 func intField[T int | int64](name string, dest **T) field {
-	return field{name, func(raw jsontext.Value) *APIError {
+	return field{name, intSchema, func(raw jsontext.Value) *APIError {
 		if raw.Kind() == 'n' {
 			*dest = nil
 			return nil
@@ -193,7 +207,7 @@ func parseInt(name string, raw jsontext.Value) (int64, *APIError) {
 
 // floatField takes a finite number and null.
 func floatField(name string, dest **float64) field {
-	return field{name, func(raw jsontext.Value) *APIError {
+	return field{name, numberSchema, func(raw jsontext.Value) *APIError {
 		if raw.Kind() == 'n' {
 			*dest = nil
 			return nil
@@ -211,7 +225,7 @@ func floatField(name string, dest **float64) field {
 }
 
 func stringField(name string, dest *string) field {
-	return field{name, func(raw jsontext.Value) *APIError {
+	return field{name, stringSchema, func(raw jsontext.Value) *APIError {
 		switch raw.Kind() {
 		case 'n':
 			return nil
@@ -225,7 +239,7 @@ func stringField(name string, dest *string) field {
 
 // stringsField takes one text, a list of them, or null.
 func stringsField(name string, dest *[]string) field {
-	return field{name, func(raw jsontext.Value) *APIError {
+	return field{name, stringsSchema, func(raw jsontext.Value) *APIError {
 		*dest = nil
 		switch raw.Kind() {
 		case 'n':
@@ -249,7 +263,7 @@ func stringsField(name string, dest *[]string) field {
 // tokenIDsField takes a list of token IDs or null. Whether the vocabulary has
 // them is checked later.
 func tokenIDsField(name string, dest *[]int32) field {
-	return field{name, func(raw jsontext.Value) *APIError {
+	return field{name, tokenIDsSchema, func(raw jsontext.Value) *APIError {
 		*dest = nil
 		if raw.Kind() == 'n' {
 			return nil
@@ -282,7 +296,7 @@ func parseTokenIDs(name string, values []jsontext.Value) ([]int32, *APIError) {
 // is held to [-100, 100], as OpenAI and vLLM do.
 func logitBiasField(dest *map[int32]float64) field {
 	const name = "logit_bias"
-	return field{name, func(raw jsontext.Value) *APIError {
+	return field{name, `{"type":["object","null"],"additionalProperties":{"type":"number"}}`, func(raw jsontext.Value) *APIError {
 		*dest = nil
 		if raw.Kind() == 'n' {
 			return nil
@@ -309,7 +323,7 @@ func logitBiasField(dest *map[int32]float64) field {
 
 // unservedField refuses anything but null and the given JSON defaults.
 func unservedField(name, way string, defaults ...string) field {
-	return field{name, func(raw jsontext.Value) *APIError {
+	return field{name, "", func(raw jsontext.Value) *APIError {
 		if raw.Kind() == 'n' {
 			return nil
 		}
@@ -328,7 +342,7 @@ func unservedField(name, way string, defaults ...string) field {
 
 // ignoredField is one that vLLM accepts and does nothing with.
 func ignoredField(name string) field {
-	return field{name, func(jsontext.Value) *APIError { return nil }}
+	return field{name, "", func(jsontext.Value) *APIError { return nil }}
 }
 
 // elements splits a list that the decoder has already checked.

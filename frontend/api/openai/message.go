@@ -19,8 +19,10 @@ type message struct {
 	reasoning string
 }
 
+const messagesSchema = `{"type":"array","minItems":1,"items":{"type":"object","required":["role"],"properties":{"role":{"type":"string"},"content":{"type":["string","array","null"]}}}}`
+
 func (c *conversation) messagesField() field {
-	return field{"messages", func(raw jsontext.Value) *APIError {
+	return field{"messages", messagesSchema, func(raw jsontext.Value) *APIError {
 		c.Messages = nil
 		if raw.Kind() != '[' {
 			return wrongType("messages", "a list of messages", raw)
@@ -44,12 +46,12 @@ func parseMessage(at string, raw jsontext.Value) (message, *APIError) {
 	var reasoningContent string
 	fields := []field{
 		stringField(at+".role", &m.role),
-		{at + ".content", func(v jsontext.Value) (e *APIError) { m.texts, e = parseContent(at+".content", v); return e }},
+		{at + ".content", "", func(v jsontext.Value) (e *APIError) { m.texts, e = parseContent(at+".content", v); return e }},
 		stringField(at+".name", &m.name),
 		stringField(at+".tool_call_id", &m.toolID),
 		stringField(at+".reasoning", &m.reasoning),
 		stringField(at+".reasoning_content", &reasoningContent), // its older name
-		{at + ".tool_calls", func(v jsontext.Value) (e *APIError) { m.toolCalls, e = parseToolCalls(at+".tool_calls", v); return e }},
+		{at + ".tool_calls", "", func(v jsontext.Value) (e *APIError) { m.toolCalls, e = parseToolCalls(at+".tool_calls", v); return e }},
 	}
 	for i := range fields { // messages name the whole path, members only their own
 		fields[i].name = strings.TrimPrefix(fields[i].name, at+".")
@@ -99,7 +101,7 @@ func parsePart(at string, raw jsontext.Value) (string, *APIError) {
 	var text *string
 	_, err := decodeObject(raw, []field{
 		stringField("type", &kind),
-		{"text", func(v jsontext.Value) *APIError {
+		{"text", "", func(v jsontext.Value) *APIError {
 			if v.Kind() != '"' {
 				return wrongType(at+".text", "a text", v)
 			}

@@ -112,7 +112,7 @@ var unservedSampling = []field{
 }
 
 func (p *sampling) streamOptionsField() field {
-	return field{"stream_options", func(raw jsontext.Value) *APIError {
+	return field{"stream_options", objectSchema, func(raw jsontext.Value) *APIError {
 		p.StreamOptions = nil
 		if raw.Kind() == 'n' {
 			return nil

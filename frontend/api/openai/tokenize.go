@@ -27,7 +27,7 @@ type tokenizeResponse struct {
 func (t *tokenizeRequest) fields() []field {
 	return append(t.conversation.fields(),
 		stringField("model", &t.Model),
-		field{"prompt", func(raw jsontext.Value) *APIError {
+		field{"prompt", stringSchema, func(raw jsontext.Value) *APIError {
 			t.hasPrompt = raw.Kind() != 'n'
 			return stringField("prompt", &t.Prompt).set(raw)
 		}},
