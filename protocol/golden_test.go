@@ -328,7 +328,7 @@ func pythonOutputs() map[string]*EngineCoreOutputs {
 					StopReason: StopReason{Kind: StopReasonText, Text: "repetition_detected"}},
 			},
 			SchedulerStats: &SchedulerStats{NumRunningReqs: 3, NumWaitingReqs: 2, NumSkippedWaitingReqs: 1, KVCacheUsage: 0.5,
-				PrefixCacheStats: PrefixCacheStats{false, 1, 8, 4, 1, 16, 8},
+				PrefixCacheStats: PrefixCacheStats{false, 1, 8, 4, 1, 16, 8, HitsBySource{}},
 				SpecDecodingStats: &SpecDecodingStats{NumSpecTokens: 3, NumDrafts: 1, NumDraftTokens: 3, NumAcceptedTokens: 2,
 					NumAcceptedTokensPerPos: []int{1, 1, 0}, NumDraftTokensPerPos: []int{1, 1, 1}}},
 		},
@@ -365,7 +365,7 @@ func TestPythonGolden(t *testing.T) {
 func TestOwnGolden(t *testing.T) {
 	requests, outputs := pythonRequests(), pythonOutputs()
 	requests["add_full"].SamplingParams.Stop = []string{"END"}
-	outputs["outputs_full"].SchedulerStats.Step = StepStats{7, 0.25, 8, 1, 2, 2, Preemptions{1, 2, 3}, 16, 20, 12, 40, 5}
+	outputs["outputs_full"].SchedulerStats.Step = StepStats{7, 0.25, 8, 1, 2, 2, Preemptions{1, 2, 3}, 16, 20, 12, 40, 5, 8, 0.75, 2, true}
 	made := []struct {
 		name string
 		data []byte

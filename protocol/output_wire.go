@@ -278,7 +278,7 @@ type OutputsDecoder struct {
 	r       reader
 	out     EngineCoreOutputs
 	stats   SchedulerStats
-	spec    SpecDecodingStats
+	parts   statsParts
 	utility UtilityOutput
 	wave    [2]int
 
@@ -349,7 +349,7 @@ func (d *OutputsDecoder) field(i int) {
 	case "scheduler_stats":
 		if !r.null() {
 			o.SchedulerStats = &d.stats
-			r.schedulerStats(&d.stats, &d.spec)
+			r.schedulerStats(&d.stats, &d.parts)
 		}
 	case "timestamp":
 		o.Timestamp = r.float()

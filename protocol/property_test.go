@@ -368,9 +368,25 @@ func drawStats(t *rapid.T) *SchedulerStats {
 	s := &SchedulerStats{NumRunningReqs: count("running"), NumWaitingReqs: count("waiting"), NumSkippedWaitingReqs: count("skipped"),
 		StepCounter: count("steps"), CurrentWave: count("wave"), KVCacheUsage: genFloat.Draw(t, "usage"),
 		PrefixCacheStats: PrefixCacheStats{rapid.Bool().Draw(t, "reset"), count("reqs"), count("queries"), count("hits"),
-			count("p reqs"), count("p queries"), count("p hits")},
+			count("p reqs"), count("p queries"), count("p hits"), HitsBySource{}},
 		Step: StepStats{rapid.Uint64Range(0, math.MaxInt64).Draw(t, "number"), genFloat.Draw(t, "duration"), count("a"), count("b"),
-			count("c"), count("d"), Preemptions{count("e"), count("f"), count("g")}, count("h"), count("i"), count("j"), count("k"), count("l")}}
+			count("c"), count("d"), Preemptions{count("e"), count("f"), count("g")}, count("h"), count("i"), count("j"), count("k"), count("l"),
+			rapid.Uint64Range(0, math.MaxInt64).Draw(t, "running"), genFloat.Draw(t, "running for"), count("arrived"), rapid.Bool().Draw(t, "paused")}}
+	for range rapid.IntRange(0, 2).Draw(t, "evictions") {
+		s.KVCacheEvictionEvents = append(s.KVCacheEvictionEvents, KVCacheEvictionEvent{genFloat.Draw(t, "lifetime"), genFloat.Draw(t, "idle"),
+			rapid.SliceOfN(genFloat, 0, 3).Draw(t, "gaps")})
+	}
+	if rapid.Bool().Draw(t, "has perf") {
+		s.PerfStats = &PerfStats{count("flops"), count("read"), count("written")}
+	}
+	if rapid.Bool().Draw(t, "has connector") {
+		s.ConnectorPrefixCacheStats = &PrefixCacheStats{Queries: count("c queries"), Hits: count("c hits"),
+			HitsBySource: HitsBySource{count("device"), count("host"), count("p2p"), count("disk"), count("elsewhere")}}
+	}
+	if rapid.Bool().Draw(t, "has details") {
+		s.IterationDetails = &IterationDetails{count("index"), count("ctx reqs"), count("ctx"), count("gen reqs"), count("gen"),
+			genFloat.Draw(t, "elapsed"), count("encoder inputs"), count("encoder tokens"), rapid.Bool().Draw(t, "dummy")}
+	}
 	if rapid.Bool().Draw(t, "has spec") {
 		s.SpecDecodingStats = &SpecDecodingStats{count("k"), count("drafts"), count("draft tokens"), count("accepted"),
 			rapid.SliceOfN(genCount, 0, 5).Draw(t, "per pos"), rapid.SliceOfN(genCount, 0, 5).Draw(t, "drafted per pos")}
@@ -389,20 +405,57 @@ func statsTree(s *SchedulerStats) any {
 			{"num_draft_tokens", int64(d.NumDraftTokens)}, {"num_accepted_tokens", int64(d.NumAcceptedTokens)},
 			{"num_accepted_tokens_per_pos", counts(d.NumAcceptedTokensPerPos)}, {"num_draft_tokens_per_pos", counts(d.NumDraftTokensPerPos)}}
 	}
-	p, g := s.PrefixCacheStats, s.Step
+	g := s.Step
 	return object{{"num_running_reqs", int64(s.NumRunningReqs)}, {"num_waiting_reqs", int64(s.NumWaitingReqs)},
 		{"num_skipped_waiting_reqs", int64(s.NumSkippedWaitingReqs)}, {"num_kv_fetch_reqs_by_stage", object{}},
 		{"step_counter", int64(s.StepCounter)}, {"current_wave", int64(s.CurrentWave)}, {"kv_cache_usage", s.KVCacheUsage},
-		{"iteration_details", nil},
-		{"prefix_cache_stats", object{{"reset", p.Reset}, {"requests", int64(p.Requests)}, {"queries", int64(p.Queries)},
-			{"hits", int64(p.Hits)}, {"preempted_requests", int64(p.PreemptedRequests)},
-			{"preempted_queries", int64(p.PreemptedQueries)}, {"preempted_hits", int64(p.PreemptedHits)}, {"hits_by_source", object{}}}},
-		{"connector_prefix_cache_stats", nil}, {"kv_cache_eviction_events", []any{}}, {"spec_decoding_stats", spec},
+		{"iteration_details", detailsTree(s.IterationDetails)}, {"prefix_cache_stats", prefixTree(&s.PrefixCacheStats)},
+		{"connector_prefix_cache_stats", prefixTree(s.ConnectorPrefixCacheStats)},
+		{"kv_cache_eviction_events", list(s.KVCacheEvictionEvents, evictionTree)}, {"spec_decoding_stats", spec},
 		{"kv_connector_stats", nil}, {"ec_connector_stats", nil}, {"waiting_lora_adapters", object{}},
-		{"running_lora_adapters", object{}}, {"cudagraph_stats", nil}, {"perf_stats", nil},
+		{"running_lora_adapters", object{}}, {"cudagraph_stats", nil}, {"perf_stats", perfTree(s.PerfStats)},
 		{"govllm_step", []any{int64(g.Number), g.Duration, int64(g.NumPrefillTokens), int64(g.NumPrefillReqs), int64(g.NumDecodeTokens),
 			int64(g.NumDecodeReqs), int64(g.Preemptions.KVFull), int64(g.Preemptions.Priority), int64(g.Preemptions.Reset), int64(g.NumRecomputed),
-			int64(g.NumWaitingTokens), int64(g.NumUncachedTokens), int64(g.NumResidentTokens), int64(g.NumPendingTokens)}}}
+			int64(g.NumWaitingTokens), int64(g.NumUncachedTokens), int64(g.NumResidentTokens), int64(g.NumPendingTokens),
+			int64(g.Running), g.RunningFor, int64(g.NumArrived), g.Paused}}}
+}
+
+func prefixTree(p *PrefixCacheStats) any {
+	if p == nil {
+		return nil
+	}
+	sources := object{}
+	for i, n := range p.HitsBySource.counts() {
+		if *n != 0 {
+			sources = append(sources, pair{hitSources[i], int64(*n)})
+		}
+	}
+	return object{{"reset", p.Reset}, {"requests", int64(p.Requests)}, {"queries", int64(p.Queries)}, {"hits", int64(p.Hits)},
+		{"preempted_requests", int64(p.PreemptedRequests)}, {"preempted_queries", int64(p.PreemptedQueries)},
+		{"preempted_hits", int64(p.PreemptedHits)}, {"hits_by_source", sources}}
+}
+
+func evictionTree(e KVCacheEvictionEvent) any {
+	return object{{"lifetime_seconds", e.Lifetime}, {"idle_seconds", e.Idle},
+		{"reuse_gaps_seconds", list(e.ReuseGaps, func(s float64) any { return s })}}
+}
+
+func perfTree(p *PerfStats) any {
+	if p == nil {
+		return nil
+	}
+	return object{{"num_flops_per_gpu", int64(p.NumFlops)}, {"num_read_bytes_per_gpu", int64(p.NumReadBytes)},
+		{"num_write_bytes_per_gpu", int64(p.NumWriteBytes)}, {"debug_stats", nil}}
+}
+
+func detailsTree(d *IterationDetails) any {
+	if d == nil {
+		return nil
+	}
+	return object{{"iteration_index", int64(d.Index)}, {"num_ctx_requests", int64(d.NumContextReqs)},
+		{"num_ctx_tokens", int64(d.NumContextTokens)}, {"num_generation_requests", int64(d.NumGenerationReqs)},
+		{"num_generation_tokens", int64(d.NumGenTokens)}, {"elapsed_ms", d.ElapsedMS}, {"num_encoder_inputs", int64(d.NumEncoderInputs)},
+		{"num_encoder_output_tokens", int64(d.NumEncoderTokens)}, {"is_dummy", d.IsDummy}}
 }
 
 func TestOutputsProperty(t *testing.T) {

@@ -540,6 +540,20 @@ func (r *reader) ints(dst []int) []int {
 	return dst
 }
 
+func (r *reader) floats() []float64 {
+	n, ok := r.array()
+	if !ok {
+		return nil
+	}
+	all := make([]float64, 0, n)
+	for i := 0; i < n && !r.stop; i++ {
+		r.index(i)
+		all = append(all, r.float())
+	}
+	r.index(-1)
+	return all
+}
+
 func (r *reader) strs(dst []string) []string {
 	if r.null() {
 		return dst

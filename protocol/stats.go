@@ -13,9 +13,14 @@ type SchedulerStats struct {
 	NumSkippedWaitingReqs int // waiting for something else
 	StepCounter           int // data parallel coordination; 0 otherwise
 	CurrentWave           int
-	KVCacheUsage          float64 // 0…1 of the usable blocks
+	KVCacheUsage          float64           // 0…1 of the usable blocks
+	IterationDetails      *IterationDetails // with --enable-logging-iteration-details
 	PrefixCacheStats      PrefixCacheStats
-	SpecDecodingStats     *SpecDecodingStats
+	// ConnectorPrefixCacheStats are those of a KV connector; nil without one.
+	ConnectorPrefixCacheStats *PrefixCacheStats
+	KVCacheEvictionEvents     []KVCacheEvictionEvent // with --kv-cache-metrics; deltas
+	SpecDecodingStats         *SpecDecodingStats
+	PerfStats                 *PerfStats // with --enable-mfu-metrics; deltas
 
 	// Ours: keys that foreign frontends skip.
 	Step StepStats
@@ -30,6 +35,48 @@ type PrefixCacheStats struct {
 	PreemptedRequests int
 	PreemptedQueries  int
 	PreemptedHits     int
+	HitsBySource      HitsBySource // of a connector's Hits
+}
+
+// HitsBySource splits a KV connector's hits by the cache that held them.
+//
+// Source: vllm/v1/metrics/cache_hit_source.py.
+type HitsBySource struct {
+	Device, Host, P2P, Disk, ExternalUnspecified int // tokens
+}
+
+// KVCacheEvictionEvent is the life of one sampled KV block that lost what it
+// held, in seconds.
+//
+// Source: vllm/v1/core/kv_cache_metrics.py.
+type KVCacheEvictionEvent struct {
+	Lifetime  float64   // since it was allocated
+	Idle      float64   // since it was last used, or allocated
+	ReuseGaps []float64 // between its latest uses, of which 4 are remembered
+}
+
+// PerfStats estimates what a step asked of one device.
+//
+// Source: vllm/v1/metrics/perf.py.
+type PerfStats struct {
+	NumFlops      int
+	NumReadBytes  int
+	NumWriteBytes int
+}
+
+// IterationDetails says what one step did, for the log.
+//
+// Source: vllm/v1/metrics/stats.py, SchedulerIterationDetails.
+type IterationDetails struct {
+	Index             int
+	NumContextReqs    int // requests in prefill
+	NumContextTokens  int
+	NumGenerationReqs int
+	NumGenTokens      int
+	ElapsedMS         float64
+	NumEncoderInputs  int
+	NumEncoderTokens  int
+	IsDummy           bool
 }
 
 // SpecDecodingStats are deltas of one step.
@@ -64,6 +111,14 @@ type StepStats struct {
 	NumUncachedTokens int // of those, what must really be computed: no prefix twice, none that is cached
 	NumResidentTokens int // computed, in KV blocks in use, a shared block once
 	NumPendingTokens  int // known, of running requests, still to be computed
+
+	// What an engine says between steps, or during one that takes long: such
+	// a message repeats the Number of the last completed step, and its deltas
+	// are zero. Its gauges are those of the latest Schedule.
+	Running    uint64  // number of the step under way; 0: none
+	RunningFor float64 // seconds so far
+	NumArrived int     // ADDs that have arrived and that no step has taken in
+	Paused     bool    // by a utility call: work may wait without a step
 }
 
 // NumLoadTokens is the tokens in the KV cache and in the queue, what an

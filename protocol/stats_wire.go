@@ -1,6 +1,9 @@
 package protocol
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // appendSchedulerStats writes every key of vLLM's dataclass, for foreign
 // frontends refuse a map that lacks one, and then ours.
@@ -13,21 +16,24 @@ func appendSchedulerStats(b []byte, s *SchedulerStats) []byte {
 	b = appendInt(appendStr(b, "step_counter"), int64(s.StepCounter))
 	b = appendInt(appendStr(b, "current_wave"), int64(s.CurrentWave))
 	b = appendFloat(appendStr(b, "kv_cache_usage"), s.KVCacheUsage)
-	b = appendNil(appendStr(b, "iteration_details"))
+	b = appendIterationDetails(appendStr(b, "iteration_details"), s.IterationDetails)
 	b = appendPrefixCacheStats(appendStr(b, "prefix_cache_stats"), &s.PrefixCacheStats)
-	b = appendNil(appendStr(b, "connector_prefix_cache_stats"))
-	b = appendArrayLen(appendStr(b, "kv_cache_eviction_events"), 0)
+	b = appendPrefixCacheStats(appendStr(b, "connector_prefix_cache_stats"), s.ConnectorPrefixCacheStats)
+	b = appendEvictionEvents(appendStr(b, "kv_cache_eviction_events"), s.KVCacheEvictionEvents)
 	b = appendSpecDecodingStats(appendStr(b, "spec_decoding_stats"), s.SpecDecodingStats)
 	b = appendNil(appendStr(b, "kv_connector_stats"))
 	b = appendNil(appendStr(b, "ec_connector_stats"))
 	b = appendMapLen(appendStr(b, "waiting_lora_adapters"), 0)
 	b = appendMapLen(appendStr(b, "running_lora_adapters"), 0)
 	b = appendNil(appendStr(b, "cudagraph_stats"))
-	b = appendNil(appendStr(b, "perf_stats"))
+	b = appendPerfStats(appendStr(b, "perf_stats"), s.PerfStats)
 	return appendStepStats(appendStr(b, "govllm_step"), &s.Step)
 }
 
 func appendPrefixCacheStats(b []byte, p *PrefixCacheStats) []byte {
+	if p == nil {
+		return appendNil(b)
+	}
 	b = appendMapLen(b, 8)
 	b = appendBool(appendStr(b, "reset"), p.Reset)
 	b = appendInt(appendStr(b, "requests"), int64(p.Requests))
@@ -36,7 +42,74 @@ func appendPrefixCacheStats(b []byte, p *PrefixCacheStats) []byte {
 	b = appendInt(appendStr(b, "preempted_requests"), int64(p.PreemptedRequests))
 	b = appendInt(appendStr(b, "preempted_queries"), int64(p.PreemptedQueries))
 	b = appendInt(appendStr(b, "preempted_hits"), int64(p.PreemptedHits))
-	return appendMapLen(appendStr(b, "hits_by_source"), 0)
+	return appendHitsBySource(appendStr(b, "hits_by_source"), &p.HitsBySource)
+}
+
+// hitSources are the keys of hits_by_source, in the order of HitsBySource.
+var hitSources = [...]string{"device", "host", "p2p", "disk", "external_unspecified"}
+
+// counts lists h's fields, for which hitSources has the names.
+func (h *HitsBySource) counts() [len(hitSources)]*int {
+	return [...]*int{&h.Device, &h.Host, &h.P2P, &h.Disk, &h.ExternalUnspecified}
+}
+
+// appendHitsBySource writes those that are not zero, as vLLM does.
+func appendHitsBySource(b []byte, h *HitsBySource) []byte {
+	n, counts := 0, h.counts()
+	for _, count := range counts {
+		if *count != 0 {
+			n++
+		}
+	}
+	b = appendMapLen(b, n)
+	for i, count := range counts {
+		if *count != 0 {
+			b = appendInt(appendStr(b, hitSources[i]), int64(*count))
+		}
+	}
+	return b
+}
+
+func appendIterationDetails(b []byte, d *IterationDetails) []byte {
+	if d == nil {
+		return appendNil(b)
+	}
+	b = appendMapLen(b, 9)
+	b = appendInt(appendStr(b, "iteration_index"), int64(d.Index))
+	b = appendInt(appendStr(b, "num_ctx_requests"), int64(d.NumContextReqs))
+	b = appendInt(appendStr(b, "num_ctx_tokens"), int64(d.NumContextTokens))
+	b = appendInt(appendStr(b, "num_generation_requests"), int64(d.NumGenerationReqs))
+	b = appendInt(appendStr(b, "num_generation_tokens"), int64(d.NumGenTokens))
+	b = appendFloat(appendStr(b, "elapsed_ms"), d.ElapsedMS)
+	b = appendInt(appendStr(b, "num_encoder_inputs"), int64(d.NumEncoderInputs))
+	b = appendInt(appendStr(b, "num_encoder_output_tokens"), int64(d.NumEncoderTokens))
+	return appendBool(appendStr(b, "is_dummy"), d.IsDummy)
+}
+
+func appendEvictionEvents(b []byte, events []KVCacheEvictionEvent) []byte {
+	b = appendArrayLen(b, len(events))
+	for i := range events {
+		e := &events[i]
+		b = appendMapLen(b, 3)
+		b = appendFloat(appendStr(b, "lifetime_seconds"), e.Lifetime)
+		b = appendFloat(appendStr(b, "idle_seconds"), e.Idle)
+		b = appendArrayLen(appendStr(b, "reuse_gaps_seconds"), len(e.ReuseGaps))
+		for _, gap := range e.ReuseGaps {
+			b = appendFloat(b, gap)
+		}
+	}
+	return b
+}
+
+func appendPerfStats(b []byte, p *PerfStats) []byte {
+	if p == nil {
+		return appendNil(b)
+	}
+	b = appendMapLen(b, 4)
+	b = appendInt(appendStr(b, "num_flops_per_gpu"), int64(p.NumFlops))
+	b = appendInt(appendStr(b, "num_read_bytes_per_gpu"), int64(p.NumReadBytes))
+	b = appendInt(appendStr(b, "num_write_bytes_per_gpu"), int64(p.NumWriteBytes))
+	return appendNil(appendStr(b, "debug_stats"))
 }
 
 func appendSpecDecodingStats(b []byte, s *SpecDecodingStats) []byte {
@@ -54,7 +127,7 @@ func appendSpecDecodingStats(b []byte, s *SpecDecodingStats) []byte {
 
 // appendStepStats writes an array, one element per field of StepStats in order.
 func appendStepStats(b []byte, s *StepStats) []byte {
-	b = appendArrayLen(b, 14)
+	b = appendArrayLen(b, 18)
 	b = appendUint(b, s.Number)
 	b = appendFloat(b, s.Duration)
 	b = appendInt(b, int64(s.NumPrefillTokens))
@@ -68,12 +141,23 @@ func appendStepStats(b []byte, s *StepStats) []byte {
 	b = appendInt(b, int64(s.NumWaitingTokens))
 	b = appendInt(b, int64(s.NumUncachedTokens))
 	b = appendInt(b, int64(s.NumResidentTokens))
-	return appendInt(b, int64(s.NumPendingTokens))
+	b = appendInt(b, int64(s.NumPendingTokens))
+	b = appendUint(b, s.Running)
+	b = appendFloat(b, s.RunningFor)
+	b = appendInt(b, int64(s.NumArrived))
+	return appendBool(b, s.Paused)
 }
 
-// schedulerStats reads into s; spec is where the spec decoding part goes.
-func (r *reader) schedulerStats(s *SchedulerStats, spec *SpecDecodingStats) {
-	*s = SchedulerStats{}
+// statsParts is where the optional parts of scheduler statistics go.
+type statsParts struct {
+	spec      SpecDecodingStats
+	connector PrefixCacheStats
+	perf      PerfStats
+	details   IterationDetails
+}
+
+func (r *reader) schedulerStats(s *SchedulerStats, parts *statsParts) {
+	*s = SchedulerStats{KVCacheEvictionEvents: s.KVCacheEvictionEvents[:0]}
 	r.eachKey(func(key string) bool {
 		switch key {
 		case "num_running_reqs":
@@ -94,8 +178,26 @@ func (r *reader) schedulerStats(s *SchedulerStats, spec *SpecDecodingStats) {
 			}
 		case "spec_decoding_stats":
 			if !r.null() {
-				s.SpecDecodingStats = spec
-				r.specDecodingStats(spec)
+				s.SpecDecodingStats = &parts.spec
+				r.specDecodingStats(&parts.spec)
+			}
+		case "connector_prefix_cache_stats":
+			if !r.null() {
+				parts.connector = PrefixCacheStats{}
+				s.ConnectorPrefixCacheStats = &parts.connector
+				r.prefixCacheStats(&parts.connector)
+			}
+		case "kv_cache_eviction_events":
+			s.KVCacheEvictionEvents = r.evictionEvents(s.KVCacheEvictionEvents)
+		case "perf_stats":
+			if !r.null() {
+				s.PerfStats = &parts.perf
+				r.perfStats(&parts.perf)
+			}
+		case "iteration_details":
+			if !r.null() {
+				s.IterationDetails = &parts.details
+				r.iterationDetails(&parts.details)
 			}
 		case "govllm_step":
 			r.stepStats(&s.Step)
@@ -123,6 +225,95 @@ func (r *reader) prefixCacheStats(p *PrefixCacheStats) {
 			p.PreemptedQueries = r.int()
 		case "preempted_hits":
 			p.PreemptedHits = r.int()
+		case "hits_by_source":
+			if !r.null() {
+				r.hitsBySource(&p.HitsBySource)
+			}
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+func (r *reader) hitsBySource(h *HitsBySource) {
+	counts := h.counts()
+	r.eachKey(func(key string) bool {
+		i := slices.Index(hitSources[:], key)
+		if i < 0 {
+			return false
+		}
+		*counts[i] = r.int()
+		return true
+	})
+}
+
+func (r *reader) evictionEvents(events []KVCacheEvictionEvent) []KVCacheEvictionEvent {
+	n, ok := r.array()
+	if !ok {
+		return events
+	}
+	for i := 0; i < n && !r.stop; i++ {
+		r.index(i)
+		var e KVCacheEvictionEvent
+		r.eachKey(func(key string) bool {
+			switch key {
+			case "lifetime_seconds":
+				e.Lifetime = r.float()
+			case "idle_seconds":
+				e.Idle = r.float()
+			case "reuse_gaps_seconds":
+				e.ReuseGaps = r.floats()
+			default:
+				return false
+			}
+			return true
+		})
+		events = append(events, e)
+	}
+	r.index(-1)
+	return events
+}
+
+func (r *reader) perfStats(p *PerfStats) {
+	*p = PerfStats{}
+	r.eachKey(func(key string) bool {
+		switch key {
+		case "num_flops_per_gpu":
+			p.NumFlops = r.int()
+		case "num_read_bytes_per_gpu":
+			p.NumReadBytes = r.int()
+		case "num_write_bytes_per_gpu":
+			p.NumWriteBytes = r.int()
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+func (r *reader) iterationDetails(d *IterationDetails) {
+	*d = IterationDetails{}
+	r.eachKey(func(key string) bool {
+		switch key {
+		case "iteration_index":
+			d.Index = r.int()
+		case "num_ctx_requests":
+			d.NumContextReqs = r.int()
+		case "num_ctx_tokens":
+			d.NumContextTokens = r.int()
+		case "num_generation_requests":
+			d.NumGenerationReqs = r.int()
+		case "num_generation_tokens":
+			d.NumGenTokens = r.int()
+		case "elapsed_ms":
+			d.ElapsedMS = r.float()
+		case "num_encoder_inputs":
+			d.NumEncoderInputs = r.int()
+		case "num_encoder_output_tokens":
+			d.NumEncoderTokens = r.int()
+		case "is_dummy":
+			d.IsDummy = r.bool()
 		default:
 			return false
 		}
@@ -164,6 +355,7 @@ func (r *reader) stepStats(s *StepStats) {
 	fields := [...]*int{&s.NumPrefillTokens, &s.NumPrefillReqs, &s.NumDecodeTokens, &s.NumDecodeReqs,
 		&s.Preemptions.KVFull, &s.Preemptions.Priority, &s.Preemptions.Reset, &s.NumRecomputed,
 		&s.NumWaitingTokens, &s.NumUncachedTokens, &s.NumResidentTokens, &s.NumPendingTokens}
+	const after = 2 + len(fields)
 	for i := 0; i < n && !r.stop; i++ {
 		r.index(i)
 		switch {
@@ -171,8 +363,16 @@ func (r *reader) stepStats(s *StepStats) {
 			s.Number = uint64(r.within(0, math.MaxInt64))
 		case i == 1:
 			s.Duration = r.float()
-		case i-2 < len(fields):
+		case i < after:
 			*fields[i-2] = r.int()
+		case i == after:
+			s.Running = uint64(r.within(0, math.MaxInt64))
+		case i == after+1:
+			s.RunningFor = r.float()
+		case i == after+2:
+			s.NumArrived = r.int()
+		case i == after+3:
+			s.Paused = r.bool()
 		default:
 			r.skip()
 		}

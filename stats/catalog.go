@@ -67,6 +67,17 @@ const (
 	StepPrefillRequests
 	StepDecodeRequests
 	StepDuration
+
+	AdmissionRejections
+	RequestPreparationTime
+	OutputDeliveryTime
+	RequestsInFlight
+	EngineStalled
+	EngineMessageAge
+	EngineStepAge
+	EngineTokenAge
+	EngineRunningStepTime
+	RequestsNotTakenIn
 	StatsAnomalies
 
 	NumMetrics
@@ -215,6 +226,27 @@ var catalog = [NumMetrics]Metric{
 		Help: "Requests in decode in a step."},
 	StepDuration: {Name: "vllm:step_duration_seconds", Kind: Histogram, Family: FamilyStepDuration, When: whenOurs,
 		Help: "Duration of a step, from scheduling to its results."},
+
+	AdmissionRejections: {Name: "vllm:admission_rejections_total", Kind: Counter, Labels: []string{"reason"}, PerProc: true,
+		Help: "Requests that were turned away for the length of the queue, by the limit that they met: max_num_queued_reqs or max_num_queued_tokens. They enter no other metric of this table."},
+	RequestPreparationTime: {Name: "vllm:request_preparation_time_seconds", Kind: Histogram, Family: FamilyHandling,
+		Help: "From the HTTP request's arrival until it was sent to the engine: parsing, template, tokenizing, admission; one sample per sequence."},
+	OutputDeliveryTime: {Name: "vllm:output_delivery_time_seconds", Kind: Histogram, Family: FamilyHandling,
+		Help: "From the arrival of an engine's message until what came of it was written to the client; one sample per write, of the oldest output in it."},
+	RequestsInFlight: {Name: "vllm:num_requests_in_flight", Kind: Gauge, Labels: []string{"stage"},
+		Help: "Requests by stage, from the frontend's own table: tokenizing (HTTP requests that are not with an engine yet, without an engine label), sent (the scheduler has not shown them yet), queued and running."},
+	EngineStalled: {Name: "vllm:engine_stalled", Kind: Gauge,
+		Help: "1 while requests are with the engine and it has completed no step for longer than --engine-stall-timeout."},
+	EngineMessageAge: {Name: "vllm:engine_last_message_age_seconds", Kind: Gauge,
+		Help: "Time since the engine's last message, by the frontend's clock; vllm-core sends one at least every few seconds."},
+	EngineStepAge: {Name: "vllm:engine_last_step_age_seconds", Kind: Gauge,
+		Help: "Time since the frontend learned of the engine's last completed step. It grows while the engine is idle."},
+	EngineTokenAge: {Name: "vllm:engine_last_token_age_seconds", Kind: Gauge,
+		Help: "Time since the engine's last token, by the frontend's clock. It grows while the engine is idle."},
+	EngineRunningStepTime: {Name: "vllm:engine_running_step_seconds", Kind: Gauge, When: whenOurs,
+		Help: "How long the engine had been at its step when it last said so; 0 between steps and during short ones."},
+	RequestsNotTakenIn: {Name: "vllm:num_requests_not_taken_in", Kind: Gauge, When: whenOurs,
+		Help: "Requests that had reached the engine's process and not its scheduler when it last said so, as happens during a long step."},
 	StatsAnomalies: {Name: "vllm:stats_anomalies_total", Kind: Counter, Labels: []string{"kind"}, PerProc: true,
 		Help: "Impossible numbers that were clamped, by kind. Serving goes on; the first of each kind is logged."},
 }
@@ -247,6 +279,7 @@ const (
 	FamilyPreemptions
 	FamilyTokensPerStep
 	FamilyStepDuration
+	FamilyHandling
 )
 
 var families = [...][]float64{
@@ -260,6 +293,8 @@ var families = [...][]float64{
 	FamilyPreemptions:   {1, 2, 3, 4, 5, 10, 20},
 	FamilyTokensPerStep: {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384},
 	FamilyStepDuration:  {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+	FamilyHandling: {0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+		0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 }
 
 // Buckets returns the upper bounds of f. Lengths are 1, 2, 5 times powers of

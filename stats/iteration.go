@@ -89,3 +89,18 @@ func (a Anomaly) String() string {
 	return [NumAnomalies]string{"negative_interval", "negative_count", "missing_timestamp",
 		"unknown_engine", "unknown_reason"}[a]
 }
+
+// Rejection is the limit that a request met which was turned away before it
+// entered any statistics.
+type Rejection int
+
+const (
+	RejectedByRequests Rejection = iota // --max-num-queued-reqs
+	RejectedByTokens                    // --max-num-queued-tokens
+	NumRejections
+)
+
+// String returns the value of the reason label.
+func (r Rejection) String() string {
+	return [NumRejections]string{"max_num_queued_reqs", "max_num_queued_tokens"}[r]
+}

@@ -53,6 +53,11 @@ var _ Conn = (*ipc.FrontendConn)(nil)
 // the same time. It keeps neither pointer and must not call the client.
 type Recorder interface {
 	Record(engine int, s *protocol.SchedulerStats, it *stats.Iteration)
+	// RecordSent takes the time from a request's arrival until its ADD was sent.
+	RecordSent(engine int, took time.Duration)
+	// RecordDelivered takes the time from the arrival of a message until what a
+	// stream got by it was written to its client.
+	RecordDelivered(engine int, took time.Duration)
 }
 
 // Options of a Client.
@@ -60,6 +65,13 @@ type Options struct {
 	Recorder Recorder         // nil: --disable-log-stats
 	Logger   *slog.Logger     // nil: slog.Default()
 	Now      func() time.Time // nil: time.Now; must carry a monotonic reading
+
+	// StallTimeout is how long an engine with requests may complete no step
+	// before it counts as stalled, and at least 10 times its longest step.
+	// 0: it never does.
+	StallTimeout time.Duration
+	// StallFailsHealth makes Healthy report stalled engines, as Ready does.
+	StallFailsHealth bool
 }
 
 // Client is the registry of live requests. Safe for concurrent use.
@@ -71,6 +83,9 @@ type Client struct {
 	infos    []ipc.EngineInfo // by rank
 	dead     chan struct{}    // closed once deadErr is set
 
+	stallTimeout     time.Duration
+	stallFailsHealth bool
+
 	mu       sync.Mutex // guards what follows; never held while a stream's is
 	engines  []engineLoad
 	next     int // where the search for the least loaded engine starts
@@ -80,6 +95,8 @@ type Client struct {
 	deadErr  *EngineDeadError
 	calls    map[protocol.CallID]chan protocol.UtilityOutput
 	lastCall uint64
+
+	preparing int // HTTP requests, see Preparing
 
 	message message // the reader's alone
 }
@@ -93,7 +110,7 @@ func New(conn Conn, engines []ipc.EngineInfo, opt Options) *Client {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	return &Client{
+	c := &Client{
 		conn:     conn,
 		recorder: opt.Recorder,
 		log:      opt.Logger,
@@ -103,7 +120,15 @@ func New(conn Conn, engines []ipc.EngineInfo, opt Options) *Client {
 		engines:  make([]engineLoad, len(engines)),
 		live:     make(map[string]*Stream),
 		calls:    make(map[protocol.CallID]chan protocol.UtilityOutput),
+
+		stallTimeout:     opt.StallTimeout,
+		stallFailsHealth: opt.StallFailsHealth,
 	}
+	now := c.now()
+	for i := range c.engines {
+		c.engines[i].progress = progress{message: now, step: now, token: now, busySince: now}
+	}
+	return c
 }
 
 // Run reads engine messages until the connection ends, then fails whatever is
@@ -149,6 +174,9 @@ func (c *Client) Submit(ctx context.Context, req *protocol.EngineCoreRequest, me
 		c.forget(s)
 		return nil, fmt.Errorf("submit %q: %w", req.RequestID, err)
 	}
+	if c.recorder != nil {
+		c.recorder.RecordSent(s.engine, c.now().Sub(meta.Arrival))
+	}
 	if s.ended() { // AbortAll was faster, and its ABORT came before the ADD
 		c.sendAbort(s)
 	}
@@ -164,8 +192,16 @@ func (c *Client) send(engine int, t protocol.RequestType, payload []byte) error 
 	return nil
 }
 
-// Healthy is nil while every engine lives, else the *EngineDeadError.
+// Healthy is nil while every engine lives, else the *EngineDeadError; with
+// Options.StallFailsHealth also what Ready says. Liveness rests on it.
 func (c *Client) Healthy() error {
+	if c.stallFailsHealth {
+		return c.Ready()
+	}
+	return c.died()
+}
+
+func (c *Client) died() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.deadErr != nil {

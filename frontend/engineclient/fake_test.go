@@ -162,6 +162,9 @@ func (r *fakeRecorder) Record(engine int, s *protocol.SchedulerStats, it *stats.
 	}
 }
 
+func (r *fakeRecorder) RecordSent(int, time.Duration)      {}
+func (r *fakeRecorder) RecordDelivered(int, time.Duration) {}
+
 // reasons lists how requests ended, as recorded so far.
 func (r *fakeRecorder) reasons() string {
 	r.mu.Lock()

@@ -18,6 +18,8 @@ type message struct {
 // statistics are recorded, and ends last, so that who sees a request's end
 // finds it counted.
 func (c *Client) handle(m *protocol.EngineCoreOutputs) {
+	now := c.now()
+	c.lookUp(m, now)
 	switch {
 	case m.UtilityOutput != nil:
 		c.answer(m.UtilityOutput)
@@ -26,8 +28,6 @@ func (c *Client) handle(m *protocol.EngineCoreOutputs) {
 		c.log.Debug("data-parallel wave message ignored", "engine", m.EngineIndex)
 		return
 	}
-	now := c.now()
-	c.lookUp(m)
 	c.deliver(m, now)
 	if c.recorder != nil && (m.SchedulerStats != nil || len(m.Outputs) > 0) {
 		c.recorder.Record(m.EngineIndex, m.SchedulerStats, &c.message.it)
@@ -39,8 +39,8 @@ func (c *Client) handle(m *protocol.EngineCoreOutputs) {
 }
 
 // lookUp finds the streams of a message, takes the ended requests out of the
-// registry and notes the engine's load, under one lock.
-func (c *Client) lookUp(m *protocol.EngineCoreOutputs) {
+// registry and notes the engine's progress and load, under one lock.
+func (c *Client) lookUp(m *protocol.EngineCoreOutputs, now time.Time) {
 	c.message.streams = c.message.streams[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,10 +51,17 @@ func (c *Client) lookUp(m *protocol.EngineCoreOutputs) {
 			c.forgetLocked(s)
 		}
 	}
-	if st, e := m.SchedulerStats, m.EngineIndex; st != nil && e >= 0 && e < len(c.engines) {
-		c.engines[e].running = st.NumRunningReqs
-		c.engines[e].waiting = st.NumWaitingReqs + st.NumSkippedWaitingReqs
-		c.engines[e].kvUsage = st.KVCacheUsage
+	if m.EngineIndex < 0 || m.EngineIndex >= len(c.engines) {
+		return // the recorder counts it
+	}
+	e := &c.engines[m.EngineIndex]
+	if e.hear(m, now) {
+		m.SchedulerStats = nil // its deltas are zero
+	}
+	if st := m.SchedulerStats; st != nil {
+		e.running = st.NumRunningReqs
+		e.waiting = st.NumWaitingReqs + st.NumSkippedWaitingReqs
+		e.kvUsage = st.KVCacheUsage
 	}
 }
 

@@ -12,6 +12,7 @@ type engineLoad struct {
 	running  int // as of the engine's latest statistics
 	waiting  int
 	kvUsage  float64 // 0…1
+	progress
 }
 
 // score grows with load. Statistics lag behind our own count, which covers
@@ -37,7 +38,11 @@ func (c *Client) register(s *Stream) error {
 		return ErrDuplicateRequest
 	}
 	s.engine = c.leastLoaded()
-	c.engines[s.engine].inFlight++
+	e := &c.engines[s.engine]
+	if e.inFlight == 0 {
+		e.busySince = c.now()
+	}
+	e.inFlight++
 	c.live[s.id] = s
 	return nil
 }

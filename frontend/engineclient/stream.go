@@ -42,6 +42,8 @@ type Stream struct {
 	numCached  int
 	pending    output                // gathered since the last Next
 	taken      output                // what the last Next returned; its memory is reused
+	since      time.Time             // when the oldest part of pending came
+	takenSince time.Time             // and of taken; zero once it was delivered
 	finish     protocol.FinishReason // nothing is taken in once it is set
 	stopReason protocol.StopReason
 	endedAt    time.Time // when the engine ended it
@@ -99,6 +101,7 @@ func (s *Stream) take() (u Update, ok bool, err error) {
 	}
 	s.pending, s.taken = s.taken, s.pending
 	s.pending.reset()
+	s.takenSince = s.since
 	u = Update{
 		TokenIDs:        s.taken.tokens,
 		Logprobs:        s.taken.rows(),
@@ -110,6 +113,18 @@ func (s *Stream) take() (u Update, ok bool, err error) {
 		u.Finish, u.StopReason, s.done = s.finish, s.stopReason, true
 	}
 	return u, true, nil
+}
+
+// Delivered notes that what the last Next returned has been written to the
+// client. Calls without a Next in between count once.
+func (s *Stream) Delivered() {
+	s.mu.Lock()
+	since := s.takenSince
+	s.takenSince = time.Time{}
+	s.mu.Unlock()
+	if r := s.client.recorder; r != nil && !since.IsZero() {
+		r.RecordDelivered(s.engine, s.client.now().Sub(since))
+	}
 }
 
 // Finish ends the request for a reason that the frontend found, a stop
@@ -196,6 +211,9 @@ func (s *Stream) deliver(it *stats.Iteration, now time.Time, timestamp float64, 
 	s.timeline.Output(it, now, timestamp, out)
 	if p := out.PrefillStats; p != nil {
 		s.numPrompt, s.numCached = p.NumPromptTokens, p.NumCachedTokens
+	}
+	if s.pending.empty() {
+		s.since = now
 	}
 	if out.FinishReason == protocol.FinishNone {
 		s.pending.add(out)

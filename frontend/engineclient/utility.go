@@ -46,7 +46,7 @@ func (c *Client) collect(ctx context.Context, method string, answers []chan prot
 		case out, ok := <-answer:
 			switch {
 			case !ok:
-				return nil, c.Healthy()
+				return nil, c.died()
 			case out.Failure != "":
 				return nil, &UtilityError{method, out.Failure}
 			case engine == 0:

@@ -32,6 +32,9 @@ type engine struct {
 	tpot, e2e, queue, prefill, decode, inference  prometheus.Observer
 	prompt, generation, maxTokens, computed       prometheus.Observer
 	requestPreemptions, paramsN, maxNumGeneration prometheus.Observer
+	preparation, delivery                         prometheus.Observer
+
+	status status
 
 	// The reader's alone: it is the only one with scheduler statistics.
 	drafts *drafts
@@ -103,6 +106,10 @@ func newEngine(rec *Recorder, f *families, c EngineConfig) *engine {
 		requestPreemptions: f.histogram(stats.RequestNumPreemptions, label),
 		paramsN:            f.histogram(stats.RequestParamsN, label),
 		maxNumGeneration:   f.histogram(stats.RequestMaxNumGenerationTokens, label),
+		preparation:        f.histogram(stats.RequestPreparationTime, label),
+		delivery:           f.histogram(stats.OutputDeliveryTime, label),
+
+		status: newStatus(f, label),
 	}
 	for _, reason := range protocol.FinishReasons {
 		e.success[reason] = f.counter(stats.RequestSuccess, label, reason.String())
@@ -213,11 +220,7 @@ func (e *engine) step(s *protocol.StepStats) {
 		}
 	}
 	t, r := e.steps, e.rec
-	r.set(t.waitingTokens, float64(s.NumWaitingTokens))
-	r.set(t.uncachedTokens, float64(s.NumUncachedTokens))
-	r.set(t.runningTokens, float64(s.NumResidentTokens))
-	r.set(t.pendingTokens, float64(s.NumPendingTokens))
-	r.set(t.loadTokens, float64(s.NumLoadTokens()))
+	t.gauges(r, s)
 	r.add(t.kvFull, s.Preemptions.KVFull)
 	r.add(t.priority, s.Preemptions.Priority)
 	r.add(t.reset, s.Preemptions.Reset)
@@ -233,6 +236,14 @@ func (e *engine) step(s *protocol.StepStats) {
 	r.observe(t.prefillRequests, float64(s.NumPrefillReqs))
 	r.observe(t.decodeRequests, float64(s.NumDecodeReqs))
 	r.observe(t.duration, s.Duration)
+}
+
+func (t *steps) gauges(r *Recorder, s *protocol.StepStats) {
+	r.set(t.waitingTokens, float64(s.NumWaitingTokens))
+	r.set(t.uncachedTokens, float64(s.NumUncachedTokens))
+	r.set(t.runningTokens, float64(s.NumResidentTokens))
+	r.set(t.pendingTokens, float64(s.NumPendingTokens))
+	r.set(t.loadTokens, float64(s.NumLoadTokens()))
 }
 
 func (e *engine) iteration(it *stats.Iteration) {

@@ -59,11 +59,14 @@ func (c *Config) Validate() error {
 // Recorder turns recorded statistics into metrics. Record may be called from
 // any goroutine, but scheduler statistics of one engine come one at a time.
 type Recorder struct {
-	log       *slog.Logger
-	now       func() time.Time
-	engines   map[int]*engine // fixed after NewRecorder
-	anomalies [stats.NumAnomalies]prometheus.Counter
-	logged    [stats.NumAnomalies]atomic.Bool
+	registry   *Registry
+	log        *slog.Logger
+	now        func() time.Time
+	engines    map[int]*engine  // fixed after NewRecorder
+	tokenizing prometheus.Gauge // with no engine yet
+	rejections [stats.NumRejections]prometheus.Counter
+	anomalies  [stats.NumAnomalies]prometheus.Counter
+	logged     [stats.NumAnomalies]atomic.Bool
 }
 
 // NewRecorder registers the vllm: metrics of c's engines, all series at zero.
@@ -78,7 +81,11 @@ func (r *Registry) NewRecorder(c Config) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec := &Recorder{log: r.log, now: c.Now, engines: make(map[int]*engine)}
+	rec := &Recorder{registry: r, log: r.log, now: c.Now, engines: make(map[int]*engine),
+		tokenizing: f.gauge(stats.RequestsInFlight, "", "tokenizing")}
+	for why := range rec.rejections {
+		rec.rejections[why] = f.counter(stats.AdmissionRejections, stats.Rejection(why).String())
+	}
 	for kind := range rec.anomalies {
 		rec.anomalies[kind] = f.counter(stats.StatsAnomalies, stats.Anomaly(kind).String())
 	}

@@ -28,6 +28,8 @@ type Registry struct {
 	mu   sync.Mutex // one scrape at a time: a scrape takes less than waking a second one
 	text exposition // of prom
 	buf  bytes.Buffer
+
+	before []func() // a scrape; fixed before the first one
 }
 
 // NewRegistry returns a registry of the process's own metrics. log may be nil.
@@ -87,8 +89,26 @@ func (m *maker) register(name, help string, kind dto.MetricType, c prometheus.Co
 	m.reg.text.add(name, help, kind, c)
 }
 
+// beforeScrape has f called before each scrape and each Gather, one at a time.
+func (r *Registry) beforeScrape(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.before = append(r.before, f)
+}
+
+func (r *Registry) refresh() {
+	for _, f := range r.before {
+		f()
+	}
+}
+
 // Gather returns the present value of every vllm: and http_* metric.
-func (r *Registry) Gather() ([]*dto.MetricFamily, error) { return r.prom.Gather() }
+func (r *Registry) Gather() ([]*dto.MetricFamily, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refresh()
+	return r.prom.Gather()
+}
 
 // ServeHTTP answers /metrics in the text format, uncompressed, whatever the
 // client would accept: scrapers come up to 20 times a second. A metric that
@@ -111,6 +131,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *Registry) scrape() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.refresh()
 	r.buf.Reset()
 	err := r.text.write(&r.buf)
 	process, processErr := r.process.text()
