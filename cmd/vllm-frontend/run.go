@@ -199,7 +199,8 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 		return nil, err
 	}
 	a := &app{log: log}
-	clientOpts := engineclient.Options{Logger: log}
+	clientOpts := engineclient.Options{Logger: log,
+		StallTimeout: seconds(opts.EngineStallTimeout), StallFailsHealth: opts.StallFailsHealth}
 	if !opts.DisableLogStats {
 		if a.recorder, err = registry.NewRecorder(metricsConfig(cfg, engines)); err != nil {
 			return nil, err
@@ -207,6 +208,9 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 		clientOpts.Recorder = a.recorder
 	}
 	a.client = engineclient.New(conn, engines, clientOpts)
+	if a.recorder != nil {
+		a.recorder.Watch(a.client.Status)
+	}
 	load := new(metrics.Load)
 	cfg.Client, cfg.Logger = a.client, log
 	cfg.Routes = map[string]http.Handler{"GET /metrics": registry}
@@ -240,7 +244,7 @@ func (a *app) serve(ctx context.Context, served <-chan error, opts *flags.Fronte
 	background.Go(func() error { return a.client.Run(reading) })
 	if a.recorder != nil {
 		background.Go(func() error {
-			a.recorder.LogEvery(reading, time.Duration(opts.LogStatsInterval*float64(time.Second)))
+			a.recorder.LogEvery(reading, seconds(opts.LogStatsInterval))
 			return nil
 		})
 	}
@@ -273,6 +277,8 @@ func (a *app) drain(timeout time.Duration) error {
 	a.client.AbortAll()
 	return nil
 }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func listenError(err error, address, flag string) error {
 	if errors.Is(err, ipc.ErrAddressInUse) || errors.Is(err, syscall.EADDRINUSE) {

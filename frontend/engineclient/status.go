@@ -38,9 +38,6 @@ func (e *StalledError) Error() string {
 
 func (e *StalledError) Is(target error) bool { return target == ErrEngineStalled }
 
-// DefaultStallTimeout is --engine-stall-timeout's default.
-const DefaultStallTimeout = 30 * time.Second
-
 // stepFactor is how many times the longest step of its life an engine may take
 // for one before it counts as stalled.
 const stepFactor = 10

@@ -78,6 +78,8 @@ type Frontend struct {
 	AccessLog                bool
 	ServerLoadTracking       bool
 	LogStatsInterval         float64 // seconds
+	EngineStallTimeout       float64 // seconds; 0: never
+	StallFailsHealth         bool
 }
 
 // NewCore returns vllm-core's options with their defaults, and their flags.
@@ -114,6 +116,8 @@ func NewFrontend() (*Frontend, *cli.Set) {
 		NumEngines:       1,
 		AccessLog:        true,
 		LogStatsInterval: 10,
+
+		EngineStallTimeout: 30,
 	}
 	mine := append(commonFlags(&f.Common), frontendFlags(f)...)
 	other := coreFlags(&Core{})
@@ -225,6 +229,8 @@ func frontendFlags(f *Frontend) []cli.Flag {
 		{Name: "data-parallel-size", Short: "-dp", Group: "Processes", Help: "cores to wait for", Value: cli.Int(&f.NumEngines, 1, 4096)},
 		{Name: "data-parallel-size-local", Group: "Processes", Help: "cores that this process starts itself", Value: cli.Fixed("0", "cores are processes of their own; start vllm-core")},
 		{Name: "api-server-count", Group: "Processes", Help: "API processes", Value: cli.Fixed("1", "one process uses all cores")},
+		{Name: "engine-stall-timeout", Group: "Observability", Help: "seconds that a core with requests may complete no step, and at least 10 times its longest one, before it counts as stalled and GET /ready fails; 0: it never does", Value: cli.Float(&f.EngineStallTimeout, 0, 86400)},
+		{Name: "stall-fails-health", Group: "Observability", Help: "GET /health fails too while a core is stalled, so that it is restarted", Value: cli.Bool(&f.StallFailsHealth)},
 		{Name: "log-stats-interval", Group: "Observability", Help: "seconds between log lines of statistics", Env: "VLLM_LOG_STATS_INTERVAL", Value: cli.Float(&f.LogStatsInterval, 0, 86400)},
 	}
 }
