@@ -31,8 +31,13 @@ type Config struct {
 	OutBias           bool // of the attention's output projection
 	MLPBias           bool
 
-	Rope                  Rope
+	Rope   Rope
+	NoRope []bool // [NumLayers], or nil: heads of layers for which it is true don't turn
+
+	// MaxPositionEmbeddings bounds the tokens of a sequence. LimitKey says what
+	// of config.json it comes from; "" is max_position_embeddings itself.
 	MaxPositionEmbeddings int
+	LimitKey              string
 
 	// DType is the type the checkpoint says its weights have; "" if it says
 	// nothing.
@@ -63,9 +68,12 @@ type Config struct {
 type Rope struct {
 	Theta float64
 	Dim   int // values of a head that turn, even; the rest pass
-	// Divisors slow each pair down [Dim/2]; nil is all 1. Linear and llama3
-	// scaling are this, and so is a GGUF file's rope_freqs tensor.
+	// Divisors slow each pair down [Dim/2]; nil is all 1. Every kind of rope
+	// scaling is this, and so is a GGUF file's rope_freqs tensor.
 	Divisors []float64
+	// Scale of what turns, by which YaRN and LongRoPE lengthen queries and
+	// keys; 0 is 1.
+	Scale float64
 	// Interleaved pairs values 2i and 2i+1 instead of i and i+Dim/2: GGUF
 	// files store the query and key rows of some architectures so.
 	Interleaved bool
@@ -82,10 +90,9 @@ func ParseConfig(file string, data []byte) (Config, error) {
 		return Config{}, err
 	}
 	o.sizes(&c)
-	c.Rope.Dim = c.HeadDim
-	o.rope(&c)
 	o.dtype(&c)
 	families[c.Architecture](o, &c)
+	o.activation(&c)
 	o.refuseChanges()
 	c.eosTokenIDs = o.tokenIDs("eos_token_id", c.VocabSize)
 	if err := o.err(); err != nil {
@@ -106,11 +113,23 @@ func (o *object) architecture(c *Config) error {
 			return nil
 		}
 	}
+	for _, name := range names {
+		if why := refusedArchitectures[name]; why != "" {
+			return fmt.Errorf("%s: architecture %s is %w: %s", o.where, name, ErrUnsupported, why)
+		}
+	}
 	return fmt.Errorf("%s: architecture %s is %w; there are %s", o.where, strings.Join(names, ", "),
 		ErrUnsupported, strings.Join(slices.Sorted(maps.Keys(families)), ", "))
 }
 
-// sizes reads the keys that every dense decoder spells alike.
+// refusedArchitectures says what else to take for those that people ask for.
+var refusedArchitectures = map[string]string{
+	"Gemma3ForConditionalGeneration":   "it reads images too; take a checkpoint or GGUF file of its text part, a Gemma3ForCausalLM",
+	"Mistral3ForConditionalGeneration": "it reads images too; take a checkpoint of its text part, a MistralForCausalLM",
+}
+
+// sizes reads the keys that every decoder spells alike. A family whose default
+// is another reads such a key again.
 func (o *object) sizes(c *Config) {
 	c.VocabSize = o.size("vocab_size")
 	c.HiddenSize = o.size("hidden_size")
@@ -129,33 +148,17 @@ func (o *object) sizes(c *Config) {
 	c.RMSNormEps = float32(o.float("rms_norm_eps", 1e-6))
 	c.TieWordEmbeddings = o.bool("tie_word_embeddings", false)
 	c.HiddenAct = o.string("hidden_act", "silu")
-	if c.HiddenAct != "silu" {
-		o.refuse("hidden_act", `only "silu" is`)
-	}
 }
 
-// rope reads both spellings: rope_theta and rope_scaling, or (transformers 5)
-// rope_parameters.
-func (o *object) rope(c *Config) {
-	c.Rope.Theta = o.float("rope_theta", 10000)
-	for _, key := range []string{"rope_scaling", "rope_parameters"} {
-		p := o.object(key)
-		if p == nil {
-			continue
-		}
-		c.Rope.Theta = p.float("rope_theta", c.Rope.Theta)
-		for _, kind := range []string{"rope_type", "type"} {
-			if p.has(kind) && !p.equals(kind, `"default"`) {
-				p.refuse(kind, `only "default" is`)
-			}
-		}
-		if p.has("factor") && !p.equals("factor", "1") {
-			p.refuse("factor", "only 1 is")
-		}
-		if p.has("partial_rotary_factor") && !p.equals("partial_rotary_factor", "1") {
-			p.refuse("partial_rotary_factor", "only 1 is")
-		}
+func (o *object) activation(c *Config) {
+	if c.HiddenAct == "silu" || c.HiddenAct == "gelu_pytorch_tanh" {
+		return
 	}
+	key := "hidden_act"
+	if o.string("hidden_activation", "") == c.HiddenAct {
+		key = "hidden_activation"
+	}
+	o.refuse(key, `"silu" and "gelu_pytorch_tanh" are`)
 }
 
 func (o *object) dtype(c *Config) {
@@ -195,6 +198,8 @@ func (o *object) tokenIDs(key string, vocab int) []int32 {
 	return ids
 }
 
+const maxLayers = 1 << 16
+
 // check holds the sizes against each other.
 func (c *Config) check(file string) error {
 	bad := func(format string, args ...any) error {
@@ -205,16 +210,26 @@ func (c *Config) check(file string) error {
 		return bad("num_attention_heads = %d is not a multiple of num_key_value_heads = %d", c.NumHeads, c.NumKVHeads)
 	case c.HeadDim%2 != 0:
 		return bad("head_dim = %d is odd; rotary embedding turns pairs", c.HeadDim)
-	case c.Rope.Dim%2 != 0 || c.Rope.Dim < 2 || c.Rope.Dim > c.HeadDim:
-		return bad("rotary embedding of %d values is not an even part of head_dim = %d", c.Rope.Dim, c.HeadDim)
-	case c.NumLayers > 1<<16:
-		return bad("num_hidden_layers = %d is more than %d", c.NumLayers, 1<<16)
+	case c.NumLayers > maxLayers:
+		return bad("num_hidden_layers = %d is more than %d", c.NumLayers, maxLayers)
 	case int64(c.NumHeads)*int64(c.HeadDim) > 1<<30:
 		return bad("num_attention_heads = %d × head_dim = %d is more than %d", c.NumHeads, c.HeadDim, 1<<30)
-	case !(c.Rope.Theta > 0) || math.IsInf(c.Rope.Theta, 0):
-		return bad("rope_theta = %v must be positive", c.Rope.Theta)
+	case c.Local != nil && len(c.Local) != c.NumLayers || c.NoRope != nil && len(c.NoRope) != c.NumLayers:
+		return bad("%d layers by kind, num_hidden_layers = %d", max(len(c.Local), len(c.NoRope)), c.NumLayers)
+	case !positive(c.AttnScale, 1) || !positive(c.EmbedScale, 1) || !positive(c.AttnSoftCap, 1) || !positive(c.LogitSoftCap, 1):
+		return bad("scales and soft caps must be positive: attention %v and %v, embedding %v, logits %v",
+			c.AttnScale, c.AttnSoftCap, c.EmbedScale, c.LogitSoftCap)
 	case !(c.RMSNormEps >= 0) || math.IsInf(float64(c.RMSNormEps), 0):
 		return bad("rms_norm_eps = %v must be at least 0", c.RMSNormEps)
+	}
+	ropes := []Rope{c.Rope}
+	if c.Local != nil {
+		ropes = append(ropes, c.RopeLocal)
+	}
+	for _, r := range ropes {
+		if err := r.check(c.HeadDim); err != nil {
+			return bad("%v", err)
+		}
 	}
 	return nil
 }
@@ -278,10 +293,10 @@ var changesResult = map[string][]string{
 	"hidden_activation":       {`"silu"`},
 }
 
-// refuseChanges refuses what changesResult lists.
+// refuseChanges refuses what changesResult lists and the family did not accept.
 func (o *object) refuseChanges() {
 	for _, key := range slices.Sorted(maps.Keys(changesResult)) {
-		if o.has(key) && !o.equals(key, changesResult[key]...) {
+		if o.has(key) && !o.accepted[key] && !o.equals(key, changesResult[key]...) {
 			o.refuse(key, "it would change the result")
 		}
 	}

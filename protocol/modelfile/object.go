@@ -20,6 +20,8 @@ type object struct {
 	where string // file, and key path inside it, for messages
 	keys  map[string]jsontext.Value
 	errs  *[]error // shared with the objects inside
+
+	accepted map[string]bool // keys that need no second look
 }
 
 // parseObject reads data as one object. Of duplicate keys the last wins, as in
@@ -50,6 +52,16 @@ func (o *object) refuse(key, why string) {
 	*o.errs = append(*o.errs, fmt.Errorf("%s: %s = %s is %w: %s", o.where, key, o.short(key), ErrUnsupported, why))
 }
 
+// require reports keys that are not there and whose default is not the shared
+// one.
+func (o *object) require(keys ...string) {
+	for _, key := range keys {
+		if !o.has(key) {
+			o.missing(key)
+		}
+	}
+}
+
 func (o *object) missing(key string) {
 	*o.errs = append(*o.errs, fmt.Errorf("%s: %w: no %s", o.where, ErrInvalid, key))
 }
@@ -76,6 +88,15 @@ func (o *object) decode(key string, dst any, want string) bool {
 		return false
 	}
 	return true
+}
+
+// optional reads a number where null means that there is no such thing, and
+// absence means def. 0 is none.
+func (o *object) optional(key string, def float64) float64 {
+	if _, ok := o.keys[key]; ok && !o.has(key) {
+		return 0
+	}
+	return o.float(key, def)
 }
 
 func (o *object) float(key string, def float64) float64 {

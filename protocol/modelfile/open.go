@@ -1,6 +1,7 @@
 package modelfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -175,7 +176,8 @@ func (m *Model) MaxModelLen(flag int) (int, error) {
 	case flag < 0:
 		return 0, fmt.Errorf("--max-model-len %d must be at least 1", flag)
 	case flag > limit:
-		return 0, fmt.Errorf("--max-model-len %d is more than the model's limit, max_position_embeddings = %d in config.json; give at most that", flag, limit)
+		return 0, fmt.Errorf("--max-model-len %d is more than %d, the model's limit by %s; give at most that",
+			flag, limit, cmp.Or(m.Config.LimitKey, "max_position_embeddings"))
 	}
 	return flag, nil
 }

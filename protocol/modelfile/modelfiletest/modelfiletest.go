@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -61,6 +62,16 @@ func (c Config) int(key string) int { v, _ := c[key].(int); return v }
 
 func (c Config) bool(key string) bool { v, _ := c[key].(bool); return v }
 
+func (c Config) string(key string) string { v, _ := c[key].(string); return v }
+
+// tied is tie_word_embeddings, which some families have by default.
+func (c Config) tied() bool {
+	if v, ok := c["tie_word_embeddings"].(bool); ok {
+		return v
+	}
+	return slices.Contains([]string{"smollm3", "gemma2", "gemma3_text"}, c.string("model_type"))
+}
+
 // Llama is a tiny Llama: grouped queries, an odd MLP, untied.
 func Llama() Config {
 	return Config{
@@ -81,47 +92,91 @@ func Qwen2() Config {
 	})
 }
 
-// RandomTensors returns weights for a config of one of the families above, of
-// one dtype ("F32", "F16" or "BF16"; the numbers suit all three). They are
-// spread wide enough that logits differ clearly.
+// RandomTensors returns weights for a config of one of the families, of one
+// dtype ("F32", "F16" or "BF16"; the numbers suit all three). They are spread
+// wide enough that logits differ clearly.
 func RandomTensors(cfg Config, dtype string, seed uint64) []Tensor {
-	rng := rand.New(rand.NewPCG(seed, 1))
-	hidden, mlp, vocab := cfg.int("hidden_size"), cfg.int("intermediate_size"), cfg.int("vocab_size")
-	heads, kvHeads := cfg.int("num_attention_heads"), cfg.int("num_key_value_heads")
-	headDim := cfg.int("head_dim")
+	w := &writer{rng: rand.New(rand.NewPCG(seed, 1)), dtype: dtype, kind: cfg.string("model_type")}
+	hidden := cfg.int("hidden_size")
+	w.add("model.embed_tokens.weight", 0, 1, cfg.int("vocab_size"), hidden)
+	for i := range cfg.int("num_hidden_layers") {
+		w.layer(cfg, fmt.Sprintf("model.layers.%d.", i))
+	}
+	w.norm("model.norm", hidden)
+	if !cfg.tied() {
+		w.linear("lm_head", false, cfg.int("vocab_size"), hidden)
+	}
+	return w.tensors
+}
+
+// writer makes up tensors one after the other.
+type writer struct {
+	rng         *rand.Rand
+	dtype, kind string
+	tensors     []Tensor
+}
+
+func (w *writer) is(kinds ...string) bool { return slices.Contains(kinds, w.kind) }
+
+func (w *writer) add(name string, mean, spread float64, shape ...int) {
+	w.tensors = append(w.tensors, random(w.rng, name, w.dtype, mean, spread, shape))
+}
+
+func (w *writer) norm(name string, n int) {
+	mean := 1.0
+	if w.is("gemma2", "gemma3_text") {
+		mean = 0 // they store w−1
+	}
+	w.add(name+".weight", mean, 0.2, n)
+}
+
+func (w *writer) linear(name string, bias bool, n, k int) {
+	w.add(name+".weight", 0, 1.5/math.Sqrt(float64(k)), n, k)
+	if bias {
+		w.add(name+".bias", 0, 0.3, n)
+	}
+}
+
+func (w *writer) layer(cfg Config, p string) {
+	hidden := cfg.int("hidden_size")
+	w.norm(p+"input_layernorm", hidden)
+	w.attention(cfg, p+"self_attn.")
+	w.norm(p+"post_attention_layernorm", hidden)
+	if w.is("gemma2", "gemma3_text") {
+		w.norm(p+"pre_feedforward_layernorm", hidden)
+		w.norm(p+"post_feedforward_layernorm", hidden)
+	}
+	w.mlp(p+"mlp.", cfg.bool("mlp_bias"), hidden, cfg.int("intermediate_size"))
+}
+
+func (w *writer) attention(cfg Config, p string) {
+	hidden, heads, kvHeads, headDim := cfg.int("hidden_size"), cfg.int("num_attention_heads"), cfg.int("num_key_value_heads"), cfg.int("head_dim")
 	if headDim == 0 {
 		headDim = hidden / heads
 	}
-	isQwen2 := cfg["model_type"] == "qwen2"
-	var tensors []Tensor
-	add := func(name string, mean, spread float64, shape ...int) {
-		tensors = append(tensors, random(rng, name, dtype, mean, spread, shape))
+	bias, qkvBias := cfg.bool("attention_bias"), w.is("qwen2") || cfg.bool("attention_bias")
+	if w.is("phi3") {
+		w.linear(p+"qkv_proj", false, (heads+2*kvHeads)*headDim, hidden)
+	} else {
+		w.linear(p+"q_proj", qkvBias, heads*headDim, hidden)
+		w.linear(p+"k_proj", qkvBias, kvHeads*headDim, hidden)
+		w.linear(p+"v_proj", qkvBias, kvHeads*headDim, hidden)
 	}
-	linear := func(name string, bias bool, n, k int) {
-		add(name+".weight", 0, 1.5/math.Sqrt(float64(k)), n, k)
-		if bias {
-			add(name+".bias", 0, 0.3, n)
-		}
+	w.linear(p+"o_proj", bias, hidden, heads*headDim)
+	if w.is("qwen3", "gemma3_text") {
+		w.norm(p+"q_norm", headDim)
+		w.norm(p+"k_norm", headDim)
 	}
-	add("model.embed_tokens.weight", 0, 1, vocab, hidden)
-	for i := range cfg.int("num_hidden_layers") {
-		p := fmt.Sprintf("model.layers.%d.", i)
-		qkvBias, outBias := isQwen2 || cfg.bool("attention_bias"), cfg.bool("attention_bias")
-		add(p+"input_layernorm.weight", 1, 0.2, hidden)
-		linear(p+"self_attn.q_proj", qkvBias, heads*headDim, hidden)
-		linear(p+"self_attn.k_proj", qkvBias, kvHeads*headDim, hidden)
-		linear(p+"self_attn.v_proj", qkvBias, kvHeads*headDim, hidden)
-		linear(p+"self_attn.o_proj", outBias, hidden, heads*headDim)
-		add(p+"post_attention_layernorm.weight", 1, 0.2, hidden)
-		linear(p+"mlp.gate_proj", cfg.bool("mlp_bias"), mlp, hidden)
-		linear(p+"mlp.up_proj", cfg.bool("mlp_bias"), mlp, hidden)
-		linear(p+"mlp.down_proj", cfg.bool("mlp_bias"), hidden, mlp)
+}
+
+func (w *writer) mlp(p string, bias bool, hidden, mlp int) {
+	if w.is("phi3") {
+		w.linear(p+"gate_up_proj", false, 2*mlp, hidden)
+	} else {
+		w.linear(p+"gate_proj", bias, mlp, hidden)
+		w.linear(p+"up_proj", bias, mlp, hidden)
 	}
-	add("model.norm.weight", 1, 0.2, hidden)
-	if !cfg.bool("tie_word_embeddings") {
-		linear("lm_head", false, vocab, hidden)
-	}
-	return tensors
+	w.linear(p+"down_proj", bias, hidden, mlp)
 }
 
 // random draws values that bfloat16 and float16 hold exactly: multiples of
