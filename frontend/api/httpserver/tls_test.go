@@ -81,7 +81,8 @@ func get(t *testing.T, address, caFile, clientCert string) (string, error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Certificates = []tls.Certificate{cert}
+		// Whatever authorities the server names.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: c, DisableKeepAlives: true}}
 	resp, err := client.Get("https://" + address + "/health")
