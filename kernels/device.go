@@ -262,6 +262,9 @@ type Queue interface {
 	// RMSNorm sets out[t] = x[t]/√(mean(x[t]²)+eps)·w. out may be x.
 	RMSNorm(out, x Activation, w Vector, eps float32, T int)
 
+	// AddRMSNorm adds x[t]/√(mean(x[t]²)+eps)·w to out[t]. out must not be x.
+	AddRMSNorm(out, x Activation, w Vector, eps float32, T int)
+
 	// Linear sets out[t] = w·x[t] + bias, or adds that to out when accumulate.
 	// bias may be nil. out must not be x.
 	Linear(out, x Activation, w Weight, bias Vector, accumulate bool, T int)
@@ -269,6 +272,9 @@ type Queue interface {
 	// GateMul sets out[t, i] = gate(gu[t, i])·gu[t, F+i], where gu comes from
 	// a Linear over PackWeights(gate, up) and F = cols(out).
 	GateMul(out, gu Activation, kind GateKind, T int)
+
+	// SoftCap sets x[t, i] to cap·tanh(x[t, i]/cap); cap is positive.
+	SoftCap(x Activation, cap float32, T int)
 
 	// RopeKVWrite takes qkv[t] = (q heads, k heads, v heads), turns q and k by
 	// positions[t], writes q back into qkv and k, v into the cache at

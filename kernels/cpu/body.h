@@ -137,8 +137,8 @@ INLINE v16 v_exp(v16 x) {
 // v_exp_or_0 is e^x for x ≤ 0, and 0 below −87 and for NaN.
 INLINE v16 v_exp_or_0(v16 x) { return v_keep_ge(exp_core(x), x, -87.0f); }
 
-// rms_norm sets out = x/√(mean(x²)+eps)·w over n columns. out may be x.
-static void rms_norm(float *out, const float *x, const float *w, float eps, int n) {
+// rms_scale returns 1/√(mean(x²)+eps) over n columns.
+INLINE v16 rms_scale(const float *x, float eps, int n) {
 	v16 a = v_zero(), b = v_zero();
 	int i = 0;
 	for (; i + 32 <= n; i += 32) {
@@ -150,8 +150,14 @@ static void rms_norm(float *out, const float *x, const float *w, float eps, int 
 		v16 u = n - i >= 16 ? v_load(x + i) : v_load_part(x + i, n - i);
 		a = v_fma(u, u, a);
 	}
-	v16 inv = v_set1(1.0f / __builtin_sqrtf(v_sum(v_add(a, b)) / n + eps));
-	for (i = 0; i + 16 <= n; i += 16)
+	return v_set1(1.0f / __builtin_sqrtf(v_sum(v_add(a, b)) / n + eps));
+}
+
+// rms_norm sets out = x/√(mean(x²)+eps)·w over n columns. out may be x.
+static void rms_norm(float *out, const float *x, const float *w, float eps, int n) {
+	v16 inv = rms_scale(x, eps, n);
+	int i = 0;
+	for (; i + 16 <= n; i += 16)
 		v_store(out + i, v_mul(v_mul(v_load(x + i), inv), v_load(w + i)));
 	if (i < n)
 		v_store_part(out + i, v_mul(v_mul(v_load_part(x + i, n - i), inv), v_load_part(w + i, n - i)), n - i);
@@ -162,6 +168,18 @@ static void run_rms_norm(gk_op *op, int chunk, gk_worker *wk) {
 	int end = (chunk + 1) * op->rows_per_chunk;
 	for (int t = chunk * op->rows_per_chunk; t < end && t < op->T; t++)
 		rms_norm(op->out.data + t * op->out.stride, op->x.data + t * op->x.stride, op->bias, op->f0, op->x.cols);
+}
+
+// GK_ADD_RMSNORM: the same, added to out[t]. Rows and vectors are padded to 16.
+static void run_add_rms_norm(gk_op *op, int chunk, gk_worker *wk) {
+	int end = (chunk + 1) * op->rows_per_chunk;
+	for (int t = chunk * op->rows_per_chunk; t < end && t < op->T; t++) {
+		float *out = op->out.data + t * op->out.stride;
+		const float *x = op->x.data + t * op->x.stride;
+		v16 inv = rms_scale(x, op->f0, op->x.cols);
+		for (int i = 0; i < op->x.cols; i += 16)
+			v_store(out + i, v_add(v_load(out + i), v_mul(v_mul(v_load(x + i), inv), v_load(op->bias + i))));
+	}
 }
 
 // rows_of returns how many of the rows left go into the next register tile, so
@@ -242,6 +260,20 @@ static void run_gate(gk_op *op, int chunk, gk_worker *wk) {
 		v_store(out + i, v_mul(gate(v_load(g + i), op->flag), v_load(u + i)));
 	if (i < end)
 		v_store_part(out + i, v_mul(gate(v_load_part(g + i, end - i), op->flag), v_load_part(u + i, end - i)), end - i);
+}
+
+// soft_cap returns cap·tanh(x/cap) = cap·(1 − 2/(e^(2x/cap)+1)).
+INLINE v16 soft_cap(v16 x, float cap) {
+	v16 e = v_exp(v_mul(x, v_set1(2.0f / cap)));
+	return v_mul(v_set1(cap), v_sub(v_set1(1.0f), v_div(v_set1(2.0f), v_add(e, v_set1(1.0f)))));
+}
+
+// GK_SOFTCAP: x[t, i] = soft_cap of it by f0. Rows are padded to 16.
+static void run_soft_cap(gk_op *op, int chunk, gk_worker *wk) {
+	int blocks = gk_ceil(op->x.cols, op->cols_per_chunk), i = chunk % blocks * op->cols_per_chunk;
+	float *x = op->x.data + chunk / blocks * op->x.stride;
+	for (int end = i + op->cols_per_chunk; i < end && i < op->x.cols; i += 16)
+		v_store(x + i, soft_cap(v_load(x + i), op->f0));
 }
 
 // turn rotates the pairs of a head: (x, y) → (x·c − y·s, y·c + x·s).
@@ -326,11 +358,8 @@ static void soften(const attn *a, int n, const int *lo, const int *hi, float *to
 		v16 m = v_set1(-INFINITY);
 		for (int i = 0; i < GK_PART; i += 16) {
 			v16 v = v_mul(v_load(score + i), v_set1(s->scale));
-			if (s->softcap > 0) { // cap·tanh(x/cap) = cap·(1 − 2/(e^(2x/cap)+1))
-				v16 x = v_exp(v_mul(v, v_set1(2.0f / s->softcap)));
-				v16 t = v_sub(v_set1(1.0f), v_div(v_set1(2.0f), v_add(x, v_set1(1.0f))));
-				v = v_mul(v_set1(s->softcap), t);
-			}
+			if (s->softcap > 0)
+				v = soft_cap(v, s->softcap);
 			if (lo[r] > 0 || hi[r] < GK_PART)
 				v = v_range(v, i, lo[r], hi[r]);
 			m = v_max(v, m);
@@ -830,6 +859,8 @@ const gk_isa ISA_TABLE = {
 	.lane = isa_lane,
 	.run = {
 		[GK_RMSNORM] = run_rms_norm,
+		[GK_ADD_RMSNORM] = run_add_rms_norm,
+		[GK_SOFTCAP] = run_soft_cap,
 		[GK_LINEAR] = run_linear,
 		[GK_GATE] = run_gate,
 		[GK_ROPE_WRITE] = run_rope_write,

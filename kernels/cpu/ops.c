@@ -63,6 +63,7 @@ void gk_prepare(gk_dev *d, gk_op *op) {
 	case GK_EMBED:
 	case GK_GATHER:
 	case GK_RMSNORM:
+	case GK_ADD_RMSNORM:
 		cut(op, op->T, op->T > 64 ? 4 : 1, 1, 1);
 		break;
 	case GK_ROPE_WRITE:
@@ -73,6 +74,9 @@ void gk_prepare(gk_dev *d, gk_op *op) {
 		break;
 	case GK_GATE:
 		cut(op, op->T, 1, op->out.cols, 1024);
+		break;
+	case GK_SOFTCAP:
+		cut(op, op->T, 1, op->x.cols, 4096);
 		break;
 	case GK_SAMPLE:
 	case GK_PROCESS:

@@ -191,8 +191,17 @@ func (q *queue) Embed(out kernels.Activation, table kernels.Weight, ids kernels.
 }
 
 func (q *queue) RMSNorm(out, x kernels.Activation, w kernels.Vector, eps float32, T int) {
-	shape.RMSNorm(out, x, w, T)
-	op := q.record(C.GK_RMSNORM, T)
+	shape.RMSNorm("RMSNorm", out, x, w, T)
+	q.norm(C.GK_RMSNORM, out, x, w, eps, T)
+}
+
+func (q *queue) AddRMSNorm(out, x kernels.Activation, w kernels.Vector, eps float32, T int) {
+	shape.RMSNorm("AddRMSNorm", out, x, w, T)
+	q.norm(C.GK_ADD_RMSNORM, out, x, w, eps, T)
+}
+
+func (q *queue) norm(kind int, out, x kernels.Activation, w kernels.Vector, eps float32, T int) {
+	op := q.record(kind, T)
 	op.out, op.x, op.bias = out.(*activation).c, x.(*activation).c, floats(w)
 	op.f0 = C.float(eps)
 }
@@ -211,6 +220,12 @@ func (q *queue) GateMul(out, gu kernels.Activation, kind kernels.GateKind, T int
 	shape.GateMul(out, gu, kind, T)
 	op := q.record(C.GK_GATE, T)
 	op.out, op.x, op.flag = out.(*activation).c, gu.(*activation).c, C.int32_t(kind)
+}
+
+func (q *queue) SoftCap(x kernels.Activation, cap float32, T int) {
+	shape.SoftCap(x, cap, T)
+	op := q.record(C.GK_SOFTCAP, T)
+	op.x, op.f0 = x.(*activation).c, C.float(cap)
 }
 
 func (q *queue) RopeKVWrite(qkv kernels.Activation, kv kernels.KVCache, layer int, positions, slots kernels.Ints,

@@ -14,6 +14,7 @@ type decoder struct {
 	hidden, ffn, vocab int
 	weights, kv        kernels.DType
 	gate               kernels.GateKind
+	post               bool // norms of what is added, and capped logits
 }
 
 const decoderLayers = 2
@@ -43,10 +44,10 @@ var plans = []plan{
 
 func testDecoder(t *testing.T, s suite) {
 	for _, d := range []decoder{
-		{way(3, 1, 32, nil), 96, 100, 130, kernels.F32, kernels.F32, kernels.SiLU},
-		{way(6, 2, 64, nil), 128, 200, 77, kernels.BF16, kernels.BF16, kernels.SiLU},
-		{way(2, 2, 80, func(h *heads) { h.Window, h.SoftCap = 30, 5 }), 80, 48, 64, kernels.F16, kernels.F16, kernels.GELUTanh},
-		{way(8, 1, 40, func(h *heads) { h.norm, h.style = true, kernels.RopeInterleaved }), 72, 90, 50, kernels.BF16, kernels.F32, kernels.SiLU},
+		{way(3, 1, 32, nil), 96, 100, 130, kernels.F32, kernels.F32, kernels.SiLU, false},
+		{way(6, 2, 64, nil), 128, 200, 77, kernels.BF16, kernels.BF16, kernels.SiLU, false},
+		{way(2, 2, 80, func(h *heads) { h.Window, h.SoftCap = 30, 5 }), 80, 48, 64, kernels.F16, kernels.F16, kernels.GELUTanh, true},
+		{way(8, 1, 40, func(h *heads) { h.norm, h.style = true, kernels.RopeInterleaved }), 72, 90, 50, kernels.BF16, kernels.F32, kernels.SiLU, false},
 	} {
 		t.Run(fmt.Sprintf("%v/%v/%v", d.weights, d.kv, d.heads), func(t *testing.T) {
 			prompts := [][]int32{tokens(1, 5, d.vocab), tokens(2, 70, d.vocab), tokens(3, 131, d.vocab), tokens(4, 1, d.vocab)}
@@ -60,7 +61,7 @@ func testDecoder(t *testing.T, s suite) {
 
 // testLongContext has a sequence long enough that a backend would split it.
 func testLongContext(t *testing.T, s suite) {
-	d := decoder{way(2, 1, 32, nil), 32, 32, 64, kernels.BF16, kernels.BF16, kernels.SiLU}
+	d := decoder{way(2, 1, 32, nil), 32, 32, 64, kernels.BF16, kernels.BF16, kernels.SiLU, false}
 	long, short := 1500, 700
 	if raceEnabled {
 		long, short = 300, 140
@@ -263,16 +264,29 @@ func (m *built) step(ids, positions, slots, start, lens, blocks []int32, maxBloc
 		q.Linear(m.qkv, m.h, l.qkv, l.bias, false, T)
 		q.RopeKVWrite(m.qkv, m.kv, i, m.pos, m.slot, m.rope, d.AttnShape, m.qNorm, m.kNorm, 1e-5, T)
 		q.PagedAttention(m.a, m.qkv, m.kv, i, batch, d.AttnShape, T)
-		q.Linear(m.x, m.a, l.o, nil, true, T)
+		m.add(m.a, l.o, l.norm1, T)
 		q.RMSNorm(m.h, m.x, l.norm2, 1e-5, T)
 		q.Linear(m.gu, m.h, l.gateUp, nil, false, T)
 		q.GateMul(m.f, m.gu, d.gate, T)
-		q.Linear(m.x, m.f, l.down, nil, true, T)
+		m.add(m.f, l.down, l.norm2, T)
 	}
 	q.GatherRows(m.last, m.x, m.rows, T)
 	q.Linear(m.logits, m.last, m.table, nil, false, T)
+	if d.post {
+		q.SoftCap(m.logits, 2, T)
+	}
 	out := make([]float32, T*d.vocab)
 	q.DownloadRows(out, m.logits, T)
 	m.b.sync()
 	return out
+}
+
+// add adds w·y to x, normed by norm if the decoder does that.
+func (m *built) add(y kernels.Activation, w kernels.Weight, norm kernels.Vector, T int) {
+	if !m.d.post {
+		m.b.q.Linear(m.x, y, w, nil, true, T)
+		return
+	}
+	m.b.q.Linear(m.h, y, w, nil, false, T)
+	m.b.q.AddRMSNorm(m.x, m.h, norm, 1e-5, T)
 }

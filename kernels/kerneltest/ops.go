@@ -83,6 +83,42 @@ func testRMSNorm(t *testing.T, s suite) {
 	}
 }
 
+func testAddRMSNorm(t *testing.T, s suite) {
+	for _, d := range []int{1, 7, 64, 65, 576, 1500} {
+		rng := newRand(2)
+		x, w, old := normal(rng, 9, d, 3), normal(rng, 1, d, 1), normal(rng, 10, d, 2)
+		got, want := s.both(t, func(b *bench) matrix {
+			in, out := b.load(x), b.load(old)
+			b.q.AddRMSNorm(out, in, b.vector(w.values), 1e-5, 8)
+			m := b.rows(out)
+			b.sync()
+			return m
+		})
+		s.near(t, fmt.Sprintf("AddRMSNorm(d=%d)", d), got, want)
+		same(t, "AddRMSNorm, rows beyond T", got.values[8*d:], old.values[8*d:])
+	}
+}
+
+func testSoftCap(t *testing.T, s suite) {
+	for _, cols := range []int{1, 9, 64, 203, 9001} {
+		for _, cap := range []float32{0.5, 30} {
+			x := normal(newRand(6), 7, cols, 20)
+			for i, v := range []float32{0, -2000, 2000, float32(math.Inf(1)), float32(math.NaN()), 1e-20, 5} {
+				x.row(i)[0] = v
+			}
+			got, want := s.both(t, func(b *bench) matrix {
+				a := b.load(x)
+				b.q.SoftCap(a, cap, 6)
+				m := b.rows(a)
+				b.sync()
+				return m
+			})
+			s.near(t, fmt.Sprintf("SoftCap(%v, cols=%d)", cap, cols), got, want)
+			same(t, "SoftCap, rows beyond T", got.row(6), x.row(6))
+		}
+	}
+}
+
 func testLinear(t *testing.T, s suite) {
 	for _, dt := range dtypes {
 		for _, c := range []struct {
@@ -292,6 +328,9 @@ func testShapePanics(t *testing.T, s suite) {
 		{"DownloadRows", func() { b.q.DownloadRows(make([]float32, 15), x, 2) }},
 		{"Embed", func() { b.q.Embed(x, w, one, 1, 2) }},
 		{"RMSNorm", func() { b.q.RMSNorm(x, wide, b.vector(make([]float32, 8)), 0, 1) }},
+		{"AddRMSNorm", func() { b.q.AddRMSNorm(x, x, b.vector(make([]float32, 9)), 0, 1) }},
+		{"SoftCap", func() { b.q.SoftCap(x, 0, 1) }},
+		{"SoftCap T", func() { b.q.SoftCap(x, 1, 3) }},
 		{"Linear x", func() { b.q.Linear(x, wide, w, nil, false, 1) }},
 		{"Linear out", func() { b.q.Linear(wide, x, w, nil, false, 1) }},
 		{"Linear bias", func() { b.q.Linear(x, x, w, b.vector(make([]float32, 7)), false, 1) }},

@@ -66,7 +66,7 @@ func attend(out, q []float32, kv *kvCache, layer, head, pos int, blocks ints, s 
 		k := at(first + i)
 		x := dot(q, kv.k[k:k+len(q)]) * s.Scale
 		if s.SoftCap > 0 {
-			x = s.SoftCap * float32(math.Tanh(float64(x/s.SoftCap)))
+			x = softCap(x, s.SoftCap)
 		}
 		scores[i] = x
 		top = max(top, x)

@@ -93,6 +93,9 @@ func gateMul(out, gu []float32, kind kernels.GateKind) {
 	}
 }
 
+// softCap bounds x to (−cap, cap).
+func softCap(x, cap float32) float32 { return cap * float32(math.Tanh(float64(x/cap))) }
+
 // ropeKVWrite turns q and k of each row and writes k and v to their slots.
 func ropeKVWrite(qkv *activation, kv *kvCache, layer int, positions, slots ints,
 	rope kernels.Rope, s kernels.AttnShape, qNorm, kNorm vector, eps float32, T int) error {

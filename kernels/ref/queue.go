@@ -65,10 +65,24 @@ func (q *queue) Embed(out kernels.Activation, table kernels.Weight, ids kernels.
 }
 
 func (q *queue) RMSNorm(out, x kernels.Activation, w kernels.Vector, eps float32, T int) {
-	shape.RMSNorm(out, x, w, T)
+	shape.RMSNorm("RMSNorm", out, x, w, T)
 	q.record(func() error {
 		for t := range T {
 			rmsNorm(out.(*activation).row(t), x.(*activation).row(t), w.(vector), eps)
+		}
+		return nil
+	})
+}
+
+func (q *queue) AddRMSNorm(out, x kernels.Activation, w kernels.Vector, eps float32, T int) {
+	shape.RMSNorm("AddRMSNorm", out, x, w, T)
+	q.record(func() error {
+		normed := make([]float32, w.Len())
+		for t := range T {
+			rmsNorm(normed, x.(*activation).row(t), w.(vector), eps)
+			for i, v := range normed {
+				out.(*activation).row(t)[i] += v
+			}
 		}
 		return nil
 	})
@@ -94,6 +108,18 @@ func (q *queue) GateMul(out, gu kernels.Activation, kind kernels.GateKind, T int
 	q.record(func() error {
 		for t := range T {
 			gateMul(out.(*activation).row(t), gu.(*activation).row(t), kind)
+		}
+		return nil
+	})
+}
+
+func (q *queue) SoftCap(x kernels.Activation, cap float32, T int) {
+	shape.SoftCap(x, cap, T)
+	q.record(func() error {
+		for t := range T {
+			for i, v := range x.(*activation).row(t) {
+				x.(*activation).row(t)[i] = softCap(v, cap)
+			}
 		}
 		return nil
 	})

@@ -114,11 +114,19 @@ func Embed(out kernels.Activation, table kernels.Weight, ids kernels.Ints, T int
 	}
 }
 
-// RMSNorm checks an RMSNorm.
-func RMSNorm(out, x kernels.Activation, w kernels.Vector, T int) {
-	d := rows("RMSNorm", "x", x, T)
-	if o := rows("RMSNorm", "out", out, T); o != d || w.Len() != d {
-		fail("RMSNorm", "x has %d columns, out %d, w %d", d, o, w.Len())
+// RMSNorm checks an RMSNorm or an AddRMSNorm.
+func RMSNorm(op string, out, x kernels.Activation, w kernels.Vector, T int) {
+	d := rows(op, "x", x, T)
+	if o := rows(op, "out", out, T); o != d || w.Len() != d {
+		fail(op, "x has %d columns, out %d, w %d", d, o, w.Len())
+	}
+}
+
+// SoftCap checks a SoftCap.
+func SoftCap(x kernels.Activation, cap float32, T int) {
+	rows("SoftCap", "x", x, T)
+	if !(cap > 0) {
+		fail("SoftCap", "cap %v must be positive", cap)
 	}
 }
 
