@@ -146,7 +146,7 @@ func (l *loader) tensor(name string, shape ...int) (modelfile.Tensor, bool) {
 	t, err := l.src.Tensor(name, shape...)
 	l.fail(err)
 	l.used[name] = true
-	return t, err == nil
+	return plain(t), err == nil
 }
 
 func (l *loader) fail(err error) {

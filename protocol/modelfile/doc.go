@@ -2,7 +2,9 @@
 // on (config, tokenizer files, sampling defaults, limits) and the weights that
 // only the engine opens.
 //
-// A model is the word "builtin" or a directory as Hugging Face lays it out:
+// A model is the word "builtin", a GGUF file, which holds all of it (see
+// ggufFile, and GGUFVocabulary for the tokenizer), or a directory as Hugging
+// Face lays it out:
 //
 //	config.json                   architecture and sizes; required
 //	generation_config.json        sampling defaults, extra stop tokens

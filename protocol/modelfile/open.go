@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	"govllm/protocol/modelfile/builtin"
 )
@@ -46,7 +45,13 @@ type Model struct {
 	TokenizerConfigJSON []byte // tokenizer_config.json
 	ChatTemplateJinja   []byte // chat_template.jinja
 
-	weights             fs.FS // nil if this program carries none
+	// GGUFVocabulary stands for TokenizerJSON where the tokenizer comes from a
+	// GGUF file. The other two then hold what its metadata says of them.
+	GGUFVocabulary *GGUFVocabulary
+
+	weights             fs.FS  // nil if this program carries none
+	gguf                string // path of the file that is the model; "" if none is
+	ggufGeneration      []byte // its sampling defaults
 	eos                 []int32
 	hasGenerationConfig bool
 }
@@ -58,7 +63,12 @@ func Open(name string, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.readConfig(files); err != nil {
+	if m.gguf != "" {
+		err = m.readGGUF()
+	} else {
+		err = m.readConfig(files)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", name, err)
 	}
 	if err := m.readTokenizer(files, opt.Tokenizer); err != nil {
@@ -73,7 +83,15 @@ func Open(name string, opt Options) (*Model, error) {
 	return m, nil
 }
 
+// locate returns the model's files, nil if it is a GGUF file.
 func (m *Model) locate(opt Options) (fs.FS, error) {
+	var err error
+	if m.gguf, err = findGGUF(m.Name); err != nil {
+		return nil, fmt.Errorf("model %w", err)
+	}
+	if m.gguf != "" {
+		return nil, nil
+	}
 	files, err := openFiles(m.Name)
 	if err != nil {
 		return nil, fmt.Errorf("model %w", err)
@@ -92,15 +110,12 @@ func openFiles(name string) (fs.FS, error) {
 	if name == Builtin {
 		return builtin.FS, nil
 	}
-	if strings.HasSuffix(strings.ToLower(name), ".gguf") {
-		return nil, fmt.Errorf("%s: GGUF files are %w yet; give a directory with config.json and safetensors files", name, ErrUnsupported)
-	}
 	info, err := os.Stat(name)
 	switch {
 	case err == nil && info.IsDir():
 		return os.DirFS(name), nil
 	case err == nil:
-		return nil, fmt.Errorf("%s: %w: it is a file; give the directory with config.json", name, ErrInvalid)
+		return nil, fmt.Errorf("%s: %w: it is a file; give the directory with config.json, or a .gguf file", name, ErrInvalid)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s: %v", name, err)
 	case hubID.MatchString(name):
@@ -126,6 +141,15 @@ func (m *Model) readConfig(files fs.FS) error {
 }
 
 func (m *Model) readTokenizer(files fs.FS, other string) (err error) {
+	gguf := m.gguf
+	if other != "" {
+		if gguf, err = findGGUF(other); err != nil {
+			return err
+		}
+	}
+	if gguf != "" {
+		return m.readGGUFTokenizer(gguf)
+	}
 	if other != "" {
 		if files, err = openFiles(other); err != nil {
 			return err
@@ -153,14 +177,18 @@ func (m *Model) readGeneration(files fs.FS, opt Options) error {
 		where = filepath.Join(opt.GenerationConfig, name)
 		files = os.DirFS(opt.GenerationConfig)
 	}
-	data, err := readOptional(files, name)
-	if err != nil {
+	fromGGUF := own && m.gguf != ""
+	var data []byte
+	var err error
+	if fromGGUF {
+		where, data = m.gguf, m.ggufGeneration
+	} else if data, err = readOptional(files, name); err != nil {
 		return err
 	}
 	if data == nil && !own {
 		return fmt.Errorf("--generation-config: %s %w", where, ErrNotFound)
 	}
-	m.hasGenerationConfig = data != nil
+	m.hasGenerationConfig = data != nil && !fromGGUF // metadata has the EOS IDs of a config.json
 	m.Generation, err = readGeneration(where, data, opt.OverrideGenerationConfig,
 		opt.GenerationConfig != "vllm", m.Config.VocabSize)
 	return err

@@ -39,17 +39,6 @@ const (
 	maxRank   = 16          // dimensions; no model has more than 6
 )
 
-// Tensor is a row-major little-endian array inside a file.
-type Tensor struct {
-	Name  string
-	File  string // its base name, for messages
-	DType DType
-	Shape []int
-	Data  []byte // a view; valid until Weights.Close
-
-	start, end uint64 // of Data in the file's data section
-}
-
 // parseSafetensors reads the header of a whole file and returns its tensors in
 // the order of their data. They must lie one after the other, without gap or
 // overlap, from the header's end to the file's.

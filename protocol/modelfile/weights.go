@@ -20,6 +20,10 @@ type Weights struct {
 	tensors map[string]Tensor
 	files   []mapping
 	dummy   bool // every tensor exists: see DummyWeights
+
+	// Of a GGUF file: its name, and how it spells a tensor.
+	ggufFile string
+	ggufName func(name string) string
 }
 
 // mapping is one file's bytes: a memory map, or a copy if unmap is nil.
@@ -28,8 +32,21 @@ type mapping struct {
 	unmap func() error
 }
 
+func unmap(files []mapping) error {
+	var errs []error
+	for _, f := range files {
+		if f.unmap != nil {
+			errs = append(errs, f.unmap())
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // OpenWeights maps the model's weight files and checks their headers.
 func (m *Model) OpenWeights() (*Weights, error) {
+	if m.gguf != "" {
+		return openGGUFWeights(m.gguf)
+	}
 	if m.weights == nil {
 		return nil, fmt.Errorf("weights of %s: %w in this program", m.Name, ErrNotFound)
 	}
@@ -83,6 +100,13 @@ func parseIndex(data []byte) (map[string]string, error) {
 		}
 	}
 	return weightMap, nil
+}
+
+// Shards returns the names of the files that a model.safetensors.index.json
+// spreads the tensors over, sorted.
+func Shards(index []byte) ([]string, error) {
+	weightMap, err := parseIndex(index)
+	return slices.Compact(slices.Sorted(maps.Values(weightMap))), err
 }
 
 func (w *Weights) add(fsys fs.FS, dir, name string, isShard bool) error {
@@ -144,15 +168,22 @@ func (w *Weights) Tensor(name string, shape ...int) (Tensor, error) {
 	}
 	t, ok := w.tensors[name]
 	if !ok {
-		return Tensor{}, fmt.Errorf("weights: tensor %q %w; the config asks for %v", name, ErrNotFound, shape)
+		return Tensor{}, w.notFound(name, shape)
 	}
 	if !slices.Equal(t.Shape, shape) {
-		return Tensor{}, fmt.Errorf("%s: %w: tensor %q is %v, the config asks for %v", t.File, ErrInvalid, name, t.Shape, shape)
+		return Tensor{}, fmt.Errorf("%s: %w: tensor %q is %v, the config asks for %v", t.File, ErrInvalid, t.own(), t.Shape, shape)
 	}
-	if t.DType != F32 && t.DType != F16 && t.DType != BF16 {
-		return Tensor{}, fmt.Errorf("%s: tensor %q: type %s is %w; F32, F16 and BF16 are", t.File, name, t.DType, ErrUnsupported)
+	if !t.decodes() {
+		return Tensor{}, fmt.Errorf("%s: tensor %q: type %s is %w; F32, F16 and BF16 are", t.File, t.own(), t.DType, ErrUnsupported)
 	}
 	return t, nil
+}
+
+func (w *Weights) notFound(name string, shape []int) error {
+	if w.ggufName != nil {
+		return fmt.Errorf("%s: tensor %q %w; the metadata asks for %v", w.ggufFile, w.ggufName(name), ErrNotFound, shape)
+	}
+	return fmt.Errorf("weights: tensor %q %w; the config asks for %v", name, ErrNotFound, shape)
 }
 
 // Bytes returns the size of all tensors.
@@ -165,10 +196,14 @@ func (w *Weights) Bytes() int64 {
 }
 
 // DType returns the type that most bytes of the checkpoint have among F32, F16
-// and BF16; for configs that name none.
+// and BF16; for configs that name none. Blocks of quantized values, whose scales
+// are float16, count as F16.
 func (w *Weights) DType() DType {
 	bytes := map[DType]int{}
 	for _, t := range w.tensors {
+		if t.decodes() && !t.Plain() {
+			t.DType = F16
+		}
 		bytes[t.DType] += len(t.Data)
 	}
 	best := F32
@@ -182,12 +217,7 @@ func (w *Weights) DType() DType {
 
 // Close unmaps the files. No Tensor may be used afterwards.
 func (w *Weights) Close() error {
-	var errs []error
-	for _, f := range w.files {
-		if f.unmap != nil {
-			errs = append(errs, f.unmap())
-		}
-	}
+	err := unmap(w.files)
 	w.files, w.tensors = nil, nil
-	return errors.Join(errs...)
+	return err
 }

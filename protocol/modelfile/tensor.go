@@ -1,0 +1,73 @@
+package modelfile
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+)
+
+// Tensor is a row-major array inside a file: values in little-endian order, or
+// rows of quantized blocks.
+type Tensor struct {
+	Name  string // as Hugging Face's checkpoints have it
+	File  string // its base name, for messages
+	DType DType
+	Shape []int
+	Data  []byte // a view; valid until Weights.Close
+
+	origin     string // its name in the file, if that is another
+	start, end uint64 // of Data in the file's data section
+}
+
+// own is the tensor's name in its file.
+func (t *Tensor) own() string { return cmp.Or(t.origin, t.Name) }
+
+// Plain says whether Data holds the values themselves, as DType: F32, F16 or
+// BF16.
+func (t *Tensor) Plain() bool { return t.DType == F32 || t.DType == F16 || t.DType == BF16 }
+
+// decodes says whether Decode knows the type.
+func (t *Tensor) decodes() bool { _, ok := ggmlBlocks[t.DType]; return ok }
+
+// Rows returns the tensor as a matrix [n, k]: the last dimension, and all
+// others. A vector is one row.
+func (t *Tensor) Rows() (n, k int) {
+	n, k = 1, 1
+	for i, d := range t.Shape {
+		if i < len(t.Shape)-1 {
+			n *= d
+		} else {
+			k = d
+		}
+	}
+	return n, k
+}
+
+// Decode sets dst to the values of whole rows, from the given one on.
+func (t *Tensor) Decode(dst []float32, row int) {
+	_, k := t.Rows()
+	b := ggmlBlocks[t.DType]
+	src := t.Data[row*k/b.values*b.bytes:]
+	switch t.DType {
+	case F32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	case BF16:
+		for i := range dst {
+			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+		}
+	default:
+		for ; len(dst) > 0; dst, src = dst[b.values:], src[b.bytes:] {
+			b.decode(dst[:b.values], src[:b.bytes])
+		}
+	}
+}
+
+// floats decodes all of it.
+func (t *Tensor) floats() []float32 {
+	n, k := t.Rows()
+	dst := make([]float32, n*k)
+	t.Decode(dst, 0)
+	return dst
+}
