@@ -36,7 +36,7 @@ func run(t *testing.T, c Config) *Result {
 }
 
 func TestRunCountsWhatWasServed(t *testing.T) {
-	server := httptest.NewServer(mockserver.New(0))
+	server := httptest.NewServer(mockserver.New(mockserver.Config{}))
 	defer server.Close()
 	for _, backend := range []string{Completions, Chat} {
 		c := small(server.URL)
@@ -182,7 +182,7 @@ func handmade(goodput map[string]float64) *Result {
 
 func TestResult(t *testing.T) {
 	r := handmade(map[string]float64{"ttft": 150})
-	if r.Completed != 2 || r.Failed != 1 || r.InputTokens != 30 || r.OutputTokens != 4 || r.Good != 1 || r.PeakConcurrent != 2 || r.PeakOutputThroughput != 4 {
+	if r.Completed != 2 || r.Failed != 1 || r.InputTokens != 30 || r.OutputTokens != 4 || r.Events != 4 || r.Good != 1 || r.PeakConcurrent != 2 || r.PeakOutputThroughput != 4 {
 		t.Errorf("result = %+v", r)
 	}
 	for name, want := range map[string]Summary{
@@ -283,7 +283,7 @@ func TestValidateReportsAll(t *testing.T) {
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	server := httptest.NewServer(mockserver.New(time.Hour))
+	server := httptest.NewServer(mockserver.New(mockserver.Config{Interval: time.Hour}))
 	defer server.CloseClientConnections()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")

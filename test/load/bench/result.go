@@ -27,6 +27,7 @@ type Result struct {
 
 	Completed, Failed         int
 	InputTokens, OutputTokens int // of completed requests
+	Events                    int // that brought OutputTokens: a server that is behind puts several in one
 	Good                      int // completed within every bound of Config.Goodput
 	PeakOutputThroughput      float64
 	PeakConcurrent            int
@@ -50,6 +51,7 @@ func newResult(c *Config, records []record, duration time.Duration) *Result {
 		r.Completed++
 		r.InputTokens += q.numInput
 		r.OutputTokens += q.numOutput
+		r.Events += len(q.times)
 		if q.sample(c.Goodput, samples) {
 			r.Good++
 		}

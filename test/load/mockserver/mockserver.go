@@ -15,24 +15,30 @@ import (
 	"time"
 )
 
+// Config of the server.
+type Config struct {
+	Interval       time.Duration // pause before each event
+	TokensPerEvent func() int    // asked at each request; nil: one
+}
+
 // New returns the server's handler. The request's max_tokens says how many
-// events come; interval is the pause before each, 0 for none.
-func New(interval time.Duration) http.Handler {
+// tokens come.
+func New(cfg Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"object":"list","data":[{"id":"mock","object":"model"}]}`)
 	})
-	mux.Handle("POST /v1/completions", handler(interval, `"text":" word","logprobs":null,"finish_reason":null,"stop_reason":null`))
-	mux.Handle("POST /v1/chat/completions", handler(interval, `"delta":{"content":" word"},"logprobs":null,"finish_reason":null`))
+	mux.Handle("POST /v1/completions", handler(cfg, `"text":" word","logprobs":null,"finish_reason":null,"stop_reason":null`))
+	mux.Handle("POST /v1/chat/completions", handler(cfg, `"delta":{"content":" word"},"logprobs":null,"finish_reason":null`))
 	return mux
 }
 
 // maxTokens finds the number in a body without parsing the rest.
 var maxTokens = regexp.MustCompile(`"max(?:_completion)?_tokens":(\d+)`)
 
-func handler(interval time.Duration, choice string) http.HandlerFunc {
+func handler(cfg Config, choice string) http.HandlerFunc {
 	const head = `data: {"id":"cmpl-0123456789abcdef0123456789abcdef","object":"text_completion","created":1700000000,"model":"mock","choices":[`
 	event := []byte(head + `{"index":0,` + choice + "}]}\n\n")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -49,9 +55,13 @@ func handler(interval time.Duration, choice string) http.HandlerFunc {
 		prompt := strings.Count(body.String(), ",") // near enough
 		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 		rc := http.NewResponseController(w)
-		for range n {
-			if interval > 0 {
-				time.Sleep(interval)
+		size := 1
+		if cfg.TokensPerEvent != nil {
+			size = max(1, cfg.TokensPerEvent())
+		}
+		for range (n + size - 1) / size {
+			if cfg.Interval > 0 {
+				time.Sleep(cfg.Interval)
 			}
 			if _, err := w.Write(event); err != nil {
 				return
