@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"unicode/utf8"
 )
@@ -13,52 +12,46 @@ import (
 type addedToken struct {
 	id         int32
 	content    string
-	singleWord bool // only if no word character touches it
-	lstrip     bool // takes the white space before it
-	rstrip     bool // takes the white space after it
-	normalized bool // found in normalized text, by its normalized content
-	special    bool // left out of decoded text if asked
+	pattern    string // what it is found by and decodes to: the content, normalized if so
+	singleWord bool   // only if no word character touches it
+	lstrip     bool   // takes the white space before it
+	rstrip     bool   // takes the white space after it
+	normalized bool   // found in normalized text, by its normalized content
+	special    bool   // left out of decoded text if asked
 }
 
 // addedMatcher finds added tokens in a text: of those that begin leftmost, the
-// longest. Patterns are sorted, so that those with a common prefix are a range,
-// which each further byte of the text narrows.
+// longest.
 type addedMatcher struct {
-	patterns []string // sorted, not empty, no two alike
-	tokens   []*addedToken
-	first    [256]span // range of patterns that begin with a byte
-	only     int       // the byte that all patterns begin with, or -1
+	patterns prefixTable
+	tokens   []*addedToken // by pattern
+	only     int           // the byte that all patterns begin with, or -1
 }
 
-// newAddedMatcher returns a matcher for the tokens; pattern gives what each is
-// found by.
-func newAddedMatcher(tokens []*addedToken, pattern func(*addedToken) string) (*addedMatcher, error) {
+// newAddedMatcher returns a matcher for the tokens, by their patterns.
+func newAddedMatcher(tokens []*addedToken) (*addedMatcher, error) {
 	m := &addedMatcher{tokens: slices.Clone(tokens), only: -1}
-	slices.SortFunc(m.tokens, func(a, b *addedToken) int { return strings.Compare(pattern(a), pattern(b)) })
+	slices.SortFunc(m.tokens, func(a, b *addedToken) int { return strings.Compare(a.pattern, b.pattern) })
+	keys := make([]string, len(tokens))
 	for i, token := range m.tokens {
-		p := pattern(token)
-		if p == "" {
+		keys[i] = token.pattern
+		if token.pattern == "" {
 			return nil, fmt.Errorf("added token %q is empty when normalized", token.content)
 		}
-		if i > 0 && p == m.patterns[i-1] {
+		if i > 0 && token.pattern == keys[i-1] {
 			return nil, fmt.Errorf("added tokens %q and %q are the same when normalized", m.tokens[i-1].content, token.content)
 		}
-		m.patterns = append(m.patterns, p)
-		r := &m.first[p[0]]
-		if r.end == 0 {
-			r.start = uint32(i)
-		}
-		r.end = uint32(i) + 1
 	}
-	if n := len(m.patterns); n > 0 && m.patterns[0][0] == m.patterns[n-1][0] {
-		m.only = int(m.patterns[0][0])
+	m.patterns = newPrefixTable(keys)
+	if n := len(keys); n > 0 && keys[0][0] == keys[n-1][0] {
+		m.only = int(keys[0][0])
 	}
 	return m, nil
 }
 
 // next returns the token and range of the first match at s[from:].
 func (m *addedMatcher) next(s string, from int) (token *addedToken, start, end int) {
-	if len(m.patterns) == 0 {
+	if len(m.tokens) == 0 {
 		return nil, 0, 0
 	}
 	for i := from; i < len(s); i++ {
@@ -78,20 +71,13 @@ func (m *addedMatcher) next(s string, from int) (token *addedToken, start, end i
 
 // longest returns the longest token that s[i:] begins with, and its end.
 func (m *addedMatcher) longest(s string, i int) (token *addedToken, end int) {
-	lo, hi := int(m.first[s[i]].start), int(m.first[s[i]].end)
-	for depth := 1; lo < hi; depth++ {
-		if len(m.patterns[lo]) == depth {
-			token, end = m.tokens[lo], i+depth
-			lo++
+	for walk := m.patterns.walk(s[i:]); ; {
+		key, ok := walk.next()
+		if !ok {
+			return token, end
 		}
-		if i+depth == len(s) {
-			break
-		}
-		b := s[i+depth]
-		lo += sort.Search(hi-lo, func(k int) bool { return m.patterns[lo+k][depth] >= b })
-		hi = lo + sort.Search(hi-lo, func(k int) bool { return m.patterns[lo+k][depth] > b })
+		token, end = m.tokens[key], i+walk.depth
 	}
-	return token, end
 }
 
 // addedScan cuts a text at its added tokens.

@@ -67,7 +67,7 @@ func BenchmarkEncodeCold(b *testing.B) {
 			b.ReportAllocs()
 			var ids []int32
 			for b.Loop() {
-				clear(tok.model.cache.slots)
+				clear(tok.model.(*bpe).cache.slots)
 				ids, _ = tok.AppendEncode(ids[:0], text, false)
 			}
 		})

@@ -1,53 +1,55 @@
 package tokenizer
 
 import (
-	"hash/maphash"
-	"math"
-	"slices"
 	"strings"
-	"sync/atomic"
+	"unicode/utf8"
 )
 
-// bpe is the byte-level BPE model: it turns one word into tokens.
+// bpe is the BPE model.
 //
-// The word starts as its bytes, one symbol each. Of all adjacent pairs that
-// have a merge, the one with the lowest rank is replaced by its merged token,
-// the leftmost first, until no pair has one. Source: Sennrich et al. 2016;
-// order of merges as in Hugging Face tokenizers.
+// The word starts as one symbol per character; in a byte-level vocabulary, that
+// is per byte. Of all adjacent pairs that have a merge, the one with the lowest
+// rank is replaced by its merged token, the leftmost first, until no pair has
+// one. Source: Sennrich et al. 2016; order of merges as in Hugging Face
+// tokenizers.
 //
 // Immutable after load but for the cache, so safe for concurrent use.
 type bpe struct {
 	vocab        *vocab
 	merges       mergeTable
-	byteIDs      [256]int32 // the token of a single byte, or noToken
-	unk          int32      // the token for bytes without one, or noToken: they are dropped
-	fuseUnk      bool       // a run of such bytes is one unk
+	byteIDs      [256]int32 // by byte: in a byte-level vocabulary its token, else the token <0xXX>; or noToken
+	byteFallback bool       // a character without a token is its bytes' tokens
+	unk          int32      // the token for what has none, or noToken: it is dropped
+	fuseUnk      bool       // a run of such characters is one unk
 	ignoreMerges bool       // a word that is a token is that token, whatever the merges say
+	cuts         *spaceCuts // where a word may be cut; nil: nowhere
 	cache        wordCache
 }
 
-const noToken = -1
-
-// linearMergeLimit is the number of symbols up to which finding the best pair
-// by looking at all of them beats keeping a heap.
-const linearMergeLimit = 48
+// setMerges enters the merges, the first with rank 0, and completes the model.
+func (m *bpe) setMerges(merges []merge) {
+	m.merges = newMergeTable(len(merges))
+	for rank, merge := range merges {
+		m.merges.put(merge.left, merge.right, uint32(rank), merge.merged)
+	}
+	m.cuts = newSpaceCuts(m, merges)
+	m.cache = newWordCache()
+}
 
 // appendWord appends the tokens of one pre-tokenized word.
 func (m *bpe) appendWord(dst []int32, word string) []int32 {
-	if len(word) > maxCachedWord {
-		return m.appendMerged(dst, word)
+	if m.cuts == nil {
+		return m.cache.appendWord(dst, word, m.appendMerged)
 	}
-	slot := m.cache.slot(word)
-	if e := slot.Load(); e != nil && e.word == word {
-		return append(dst, e.ids...)
+	for word != "" {
+		n := m.cuts.next(word)
+		dst = m.cache.appendWord(dst, word[:n], m.appendMerged)
+		word = word[n:]
 	}
-	start := len(dst)
-	dst = m.appendMerged(dst, word)
-	slot.Store(&cachedWord{strings.Clone(word), slices.Clone(dst[start:])})
 	return dst
 }
 
-// appendMerged is appendWord without the cache.
+// appendMerged is appendWord without cuts and cache.
 func (m *bpe) appendMerged(dst []int32, word string) []int32 {
 	if m.ignoreMerges {
 		if id, ok := m.vocab.find(word); ok {
@@ -60,8 +62,58 @@ func (m *bpe) appendMerged(dst []int32, word string) []int32 {
 	return dst[:start+len(symbols)]
 }
 
-// appendSymbols appends one symbol per byte of the word.
+// appendSymbols appends the tokens that the word starts as.
 func (m *bpe) appendSymbols(dst []int32, word string) []int32 {
+	if m.vocab.byteLevel {
+		return m.appendBytes(dst, word)
+	}
+	unknown := false // an unk is due
+	for i := 0; i < len(word); {
+		_, width := utf8.DecodeRuneInString(word[i:])
+		character := word[i : i+width]
+		i += width
+		if id, ok := m.vocab.find(character); ok {
+			if unknown {
+				dst = append(dst, m.unk)
+			}
+			dst, unknown = append(dst, id), false
+			continue
+		}
+		if m.fallsBack(character) {
+			for _, b := range []byte(character) {
+				dst = append(dst, m.byteIDs[b])
+			}
+			continue // an unk that is due comes after the bytes: so the reference
+		}
+		if m.unk == noToken {
+			continue
+		}
+		if unknown && !m.fuseUnk {
+			dst = append(dst, m.unk)
+		}
+		unknown = true
+	}
+	if unknown {
+		dst = append(dst, m.unk)
+	}
+	return dst
+}
+
+// fallsBack reports whether a character becomes the tokens of its bytes.
+func (m *bpe) fallsBack(character string) bool {
+	if !m.byteFallback {
+		return false
+	}
+	for _, b := range []byte(character) {
+		if m.byteIDs[b] == noToken {
+			return false
+		}
+	}
+	return true
+}
+
+// appendBytes appends one symbol per byte of the word.
+func (m *bpe) appendBytes(dst []int32, word string) []int32 {
 	afterUnk := false
 	for i := range len(word) {
 		id := m.byteIDs[word[i]]
@@ -75,219 +127,53 @@ func (m *bpe) appendSymbols(dst []int32, word string) []int32 {
 	return dst
 }
 
-// mergeTable maps a pair of tokens to the rank of its merge and the merged
-// token. Open addressing with linear probing; a slot is 16 bytes, so that one
-// lookup is mostly one cache line.
-type mergeTable struct {
-	slots []mergeSlot // a power of two long
-	shift uint        // 64 less its logarithm
-}
+// escapedSpace stands for a space in vocabularies of SentencePiece and its kin.
+const escapedSpace = "▁"
 
-type mergeSlot struct {
-	pair   uint64 // left<<32 | right
-	result uint64 // rank<<32 | merged token; noMerge in an empty slot
-}
+// spaceCuts says where a long word may be cut so that its parts have the tokens
+// of the whole. Vocabularies of SentencePiece take a whole text for one word;
+// cut, its parts are short and mostly in the cache.
+//
+// A cut before an escaped space is exact if no merge reaches over it, that is,
+// if none joins a token that ends in the character before the cut to one that
+// begins with the escaped space.
+type spaceCuts struct{ joined map[rune]bool } // by the character before
 
-const noMerge = math.MaxUint64
-
-// newMergeTable returns a table with room for n merges.
-func newMergeTable(n int) mergeTable {
-	bits := uint(4)
-	for 1<<bits < n+n/2 {
-		bits++
+// newSpaceCuts returns the cuts that merges allow, nil if it can't be told by
+// characters.
+func newSpaceCuts(m *bpe, merges []merge) *spaceCuts {
+	if _, ok := m.vocab.find(escapedSpace); !ok || m.vocab.byteLevel || m.ignoreMerges {
+		return nil
 	}
-	t := mergeTable{slots: make([]mergeSlot, 1<<bits), shift: 64 - bits}
-	for i := range t.slots {
-		t.slots[i].result = noMerge
+	stands := map[int32]bool{m.unk: true} // tokens that stand for other characters than they are spelled with
+	for _, id := range m.byteIDs {
+		stands[id] = true
 	}
-	return t
-}
-
-func (t *mergeTable) slot(pair uint64) *mergeSlot {
-	// Fibonacci hashing: the high bits of the product depend on all of pair.
-	for i := pair * 0x9E3779B97F4A7C15 >> t.shift; ; i = (i + 1) & uint64(len(t.slots)-1) {
-		if s := &t.slots[i]; s.pair == pair || s.result == noMerge {
-			return s
+	cuts := &spaceCuts{map[rune]bool{}}
+	for _, merge := range merges {
+		if !strings.HasPrefix(view(m.vocab.bytes(merge.right)), escapedSpace) {
+			continue
 		}
-	}
-}
-
-func pairOf(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) }
-
-// put enters a merge; of two for one pair the later holds, as in the reference.
-func (t *mergeTable) put(left, right int32, rank uint32, merged int32) {
-	pair := pairOf(left, right)
-	*t.slot(pair) = mergeSlot{pair, uint64(rank)<<32 | uint64(uint32(merged))}
-}
-
-// get returns rank<<32 | merged token, or noMerge.
-func (t *mergeTable) get(left, right int32) uint64 {
-	return t.slot(pairOf(left, right)).result
-}
-
-// apply merges symbols in place and returns what is left of them.
-func (t *mergeTable) apply(symbols []int32) []int32 {
-	if len(symbols) > linearMergeLimit {
-		return t.applyHeap(symbols)
-	}
-	return t.applyLinear(symbols)
-}
-
-// applyLinear looks at every pair for every merge: n² in the number of
-// symbols, which is at most linearMergeLimit.
-func (t *mergeTable) applyLinear(symbols []int32) []int32 {
-	if len(symbols) < 2 {
-		return symbols
-	}
-	var buffer [linearMergeLimit - 1]uint64
-	results := buffer[:len(symbols)-1] // results[i] is the merge of symbols i and i+1
-	for i := range results {
-		results[i] = t.get(symbols[i], symbols[i+1])
-	}
-	for {
-		best, at := uint64(noMerge), 0
-		for i, result := range results {
-			if result < best {
-				best, at = result, i
-			}
+		if stands[merge.left] {
+			return nil
 		}
-		if best == noMerge {
-			return symbols
-		}
-		symbols[at] = int32(uint32(best))
-		symbols = symbols[:at+1+copy(symbols[at+1:], symbols[at+2:])]
-		results = results[:at+copy(results[at:], results[at+1:])]
-		if at > 0 {
-			results[at-1] = t.get(symbols[at-1], symbols[at])
-		}
-		if at < len(results) {
-			results[at] = t.get(symbols[at], symbols[at+1])
-		}
+		before, _ := utf8.DecodeLastRune(m.vocab.bytes(merge.left))
+		cuts.joined[before] = true
 	}
+	return cuts
 }
 
-// applyHeap keeps the symbols in a linked list and the possible merges in a
-// heap: n log n, so that a word of a megabyte does not stop the server.
-func (t *mergeTable) applyHeap(symbols []int32) []int32 {
-	n := int32(len(symbols))
-	links := make([]link, n)
-	for i := range links {
-		links[i] = link{int32(i) - 1, int32(i) + 1}
-	}
-	// A candidate is rank<<32 | position of the left symbol: the least is the
-	// next to merge, the leftmost first.
-	heap := make(minHeap, 0, n)
-	candidate := func(left int32) (uint64, bool) {
-		result := t.get(symbols[left], symbols[links[left].next])
-		return result>>32<<32 | uint64(left), result != noMerge
-	}
-	for left := range n - 1 {
-		if c, ok := candidate(left); ok {
-			heap = append(heap, c)
+// next returns the length of the first part of word.
+func (c *spaceCuts) next(word string) int {
+	for i := 0; ; {
+		offset := strings.Index(word[i:], escapedSpace)
+		if offset < 0 {
+			return len(word)
 		}
-	}
-	heap.init()
-	for len(heap) > 0 {
-		top := heap.pop()
-		left := int32(uint32(top))
-		right := links[left].next
-		if right == n || symbols[left] == noToken {
-			continue // left became the last symbol, or part of its neighbour
+		i += offset
+		if before, width := utf8.DecodeLastRuneInString(word[:i]); width > 0 && !c.joined[before] {
+			return i
 		}
-		result := t.get(symbols[left], symbols[right])
-		if result == noMerge || result>>32 != top>>32 {
-			continue // another merge changed the pair; ranks tell pairs apart
-		}
-		symbols[left], symbols[right] = int32(uint32(result)), noToken
-		next := links[right].next
-		links[left].next = next
-		if next < n {
-			links[next].previous = left
-			if c, ok := candidate(left); ok {
-				heap.push(c)
-			}
-		}
-		if previous := links[left].previous; previous >= 0 {
-			if c, ok := candidate(previous); ok {
-				heap.push(c)
-			}
-		}
+		i += len(escapedSpace)
 	}
-	return slices.DeleteFunc(symbols, func(id int32) bool { return id == noToken })
-}
-
-// link joins a symbol to its neighbours; -1 and n are the ends.
-type link struct{ previous, next int32 }
-
-// minHeap is a binary heap of candidates, least first.
-type minHeap []uint64
-
-func (h minHeap) init() {
-	for i := len(h)/2 - 1; i >= 0; i-- {
-		h.down(i)
-	}
-}
-
-func (h *minHeap) push(x uint64) {
-	*h = append(*h, x)
-	s := *h
-	i := len(s) - 1
-	for i > 0 && s[(i-1)/2] > x {
-		s[i] = s[(i-1)/2]
-		i = (i - 1) / 2
-	}
-	s[i] = x
-}
-
-func (h *minHeap) pop() uint64 {
-	s := *h
-	top := s[0]
-	s[0] = s[len(s)-1]
-	*h = s[:len(s)-1]
-	if len(*h) > 0 {
-		h.down(0)
-	}
-	return top
-}
-
-func (h minHeap) down(i int) {
-	x := h[i]
-	for {
-		child := 2*i + 1
-		if child+1 < len(h) && h[child+1] < h[child] {
-			child++
-		}
-		if child >= len(h) || h[child] >= x {
-			break
-		}
-		h[i] = h[child]
-		i = child
-	}
-	h[i] = x
-}
-
-// wordCache remembers the tokens of recent words: text repeats its words, and
-// a hit costs a hash and a comparison. A slot holds the last word that fell
-// into it, so the cache is bounded and needs no lock.
-type wordCache struct {
-	slots []atomic.Pointer[cachedWord] // wordCacheSlots long
-	seed  maphash.Seed
-}
-
-type cachedWord struct {
-	word string
-	ids  []int32
-}
-
-const (
-	wordCacheSlots = 1 << 15 // 256 KiB of pointers, about 4 MiB when full
-	maxCachedWord  = 64      // bytes; longer words seldom repeat
-)
-
-func newWordCache() wordCache {
-	return wordCache{make([]atomic.Pointer[cachedWord], wordCacheSlots), maphash.MakeSeed()}
-}
-
-func (c *wordCache) slot(word string) *atomic.Pointer[cachedWord] {
-	return &c.slots[maphash.String(c.seed, word)%wordCacheSlots]
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,24 +14,20 @@ import (
 // and decoder. Each is an object with a type, or null; Sequences nest. One
 // table of types per part; what is not in it is refused by name.
 
-// assemble builds the parts of t from the file.
-func (l *loader) assemble(t *Tokenizer) error {
-	var err error
-	if t.normalizer, err = buildNormalizer(component{"normalizer", l.normalizer}); err != nil {
+// buildParts builds the parts that were kept as JSON; the model is read.
+func (l *loader) buildParts() (err error) {
+	if l.parts.normalizer, err = buildNormalizer(component{"normalizer", l.normalizer}); err != nil {
 		return err
 	}
-	stages, err := buildStages(component{"pre_tokenizer", l.preTokenizer})
-	if err != nil {
+	if l.template, err = buildTemplate(component{"post_processor", l.postProcessor}); err != nil {
 		return err
 	}
-	if err := checkByteLevelLast(stages); err != nil {
-		return err
+	decoder := component{"decoder", l.decoder}
+	if l.vocab.byteLevel {
+		return checkByteLevelDecoder(decoder)
 	}
-	t.pre = newPreTokenizer(stages)
-	if t.template, err = buildTemplate(component{"post_processor", l.postProcessor}); err != nil {
-		return err
-	}
-	return checkDecoder(component{"decoder", l.decoder})
+	l.parts.decoder, err = buildDecoder(decoder)
+	return err
 }
 
 // component is the JSON of a part and where in the file it stands.
@@ -183,10 +180,46 @@ func buildStages(c component) ([]stage, error) {
 		if v.IndividualDigits {
 			behavior = isolated
 		}
-		return []stage{&splitStage{matcher: numericMatcher{}, behavior: behavior}}, err
+		return []stage{&splitStage{matcher: characterMatcher(isNumeric), behavior: behavior}}, err
 	case "Split":
 		st, err := buildSplit(c)
 		return []stage{st}, err
+	case "Metaspace":
+		m, err := c.decodeMetaspace()
+		return []stage{metaspaceStage{m.replacement, m.prepend, m.split}}, err
+	case "BertPreTokenizer":
+		var v struct{ tag }
+		return []stage{
+			&splitStage{matcher: characterMatcher(isSpace), behavior: removed},
+			&splitStage{matcher: characterMatcher(isPunctuation), behavior: isolated},
+		}, c.decode(&v)
+	case "Punctuation":
+		v := struct {
+			tag
+			Behavior splitBehavior `json:"behavior"`
+		}{Behavior: isolated}
+		if err := c.decode(&v); err != nil {
+			return nil, err
+		}
+		return []stage{&splitStage{matcher: characterMatcher(isPunctuation), behavior: v.Behavior}}, at(c.place, v.Behavior.check())
+	case "WhitespaceSplit":
+		var v struct{ tag }
+		return []stage{&splitStage{matcher: characterMatcher(isSpace), behavior: removed}}, c.decode(&v)
+	case "Whitespace":
+		var v struct{ tag }
+		return []stage{&splitStage{matcher: wordMatcher{}, behavior: removed, invert: true}}, c.decode(&v)
+	case "CharDelimiterSplit":
+		var v struct {
+			tag
+			Delimiter string `json:"delimiter"`
+		}
+		if err := c.decode(&v); err != nil {
+			return nil, err
+		}
+		if utf8.RuneCountInString(v.Delimiter) != 1 {
+			return nil, at(c.place, fmt.Errorf("delimiter %q is not one character", v.Delimiter))
+		}
+		return []stage{&splitStage{matcher: literalMatcher(v.Delimiter), behavior: removed}}, nil
 	case "Sequence":
 		var v struct {
 			tag
@@ -205,7 +238,8 @@ func buildStages(c component) ([]stage, error) {
 		}
 		return stages, nil
 	}
-	return nil, c.unsupported(kind, "ByteLevel", "Digits", "Split", "Sequence")
+	return nil, c.unsupported(kind, "BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Digits", "Metaspace",
+		"Punctuation", "Split", "Whitespace", "WhitespaceSplit", "Sequence")
 }
 
 // decodeByteLevel reads a ByteLevel, which is a pre-tokenizer, a post-processor
@@ -221,6 +255,41 @@ func (c component) decodeByteLevel() (byteLevelStage, error) {
 	return byteLevelStage{v.AddPrefixSpace, v.UseRegex}, err
 }
 
+// metaspace is a Metaspace, which is a pre-tokenizer and a decoder, with the
+// same members.
+type metaspace struct {
+	replacement string
+	prepend     prependScheme
+	split       bool
+}
+
+func (c component) decodeMetaspace() (metaspace, error) {
+	v := struct {
+		tag
+		Replacement    string        `json:"replacement"`
+		AddPrefixSpace *bool         `json:"add_prefix_space"` // the old way to say what prepend_scheme does
+		PrependScheme  prependScheme `json:"prepend_scheme"`
+		Split          *bool         `json:"split"`
+		StrRep         string        `json:"str_rep"` // what replacement says
+	}{PrependScheme: prependAlways}
+	if err := c.decode(&v); err != nil {
+		return metaspace{}, err
+	}
+	m := metaspace{v.Replacement, v.PrependScheme, v.Split == nil || *v.Split}
+	if utf8.RuneCountInString(v.Replacement) != 1 {
+		return m, at(c.place, fmt.Errorf("replacement %q is not one character", v.Replacement))
+	}
+	switch m.prepend {
+	case prependAlways, prependFirst, prependNever:
+	default:
+		return m, at(c.place, fmt.Errorf("%w: prepend_scheme %q", ErrUnsupported, m.prepend))
+	}
+	if v.AddPrefixSpace != nil && !*v.AddPrefixSpace && m.prepend != prependNever {
+		return m, at(c.place, fmt.Errorf("add_prefix_space is false, but prepend_scheme is %q", m.prepend))
+	}
+	return m, nil
+}
+
 func buildSplit(c component) (*splitStage, error) {
 	var v struct {
 		tag
@@ -231,177 +300,23 @@ func buildSplit(c component) (*splitStage, error) {
 	if err := c.decode(&v); err != nil {
 		return nil, err
 	}
-	switch v.Behavior {
-	case isolated, removed, contiguous, mergedWithPrevious, mergedWithNext:
-	default:
-		return nil, at(c.place, fmt.Errorf("%w: behavior %q", ErrUnsupported, v.Behavior))
+	if err := v.Behavior.check(); err != nil {
+		return nil, at(c.place, err)
 	}
 	m, err := v.Pattern.build()
 	return &splitStage{m, v.Behavior, v.Invert}, at(c.place, err)
 }
 
-// checkByteLevelLast makes sure that the words the model gets are bytes:
-// ByteLevel spells them as characters, which a stage after it would see.
-func checkByteLevelLast(stages []stage) error {
+// endsInByteLevel reports whether the words that the model gets are bytes. If
+// so ByteLevel is the last stage: it spells bytes as characters, which a stage
+// after it would see.
+func endsInByteLevel(stages []stage) (bool, error) {
 	for i, st := range stages {
-		if _, ok := st.(byteLevelStage); ok != (i == len(stages)-1) {
-			return fmt.Errorf("%w: a pre_tokenizer with a ByteLevel that is not its last stage, or with none", ErrUnsupported)
+		if _, ok := st.(byteLevelStage); ok && i < len(stages)-1 {
+			return false, fmt.Errorf("%w: a pre_tokenizer with a ByteLevel that is not its last stage", ErrUnsupported)
+		} else if ok {
+			return true, nil
 		}
 	}
-	if len(stages) == 0 {
-		return fmt.Errorf("%w: no pre_tokenizer (served: those that end in ByteLevel)", ErrUnsupported)
-	}
-	return nil
-}
-
-// buildTemplate returns what the post-processor adds around a single text.
-func buildTemplate(c component) (template, error) {
-	if c.isNull() {
-		return template{}, nil
-	}
-	kind, err := c.kind()
-	if err != nil {
-		return template{}, err
-	}
-	switch kind {
-	case "ByteLevel": // about offsets
-		_, err := c.decodeByteLevel()
-		return template{}, err
-	case "TemplateProcessing":
-		return c.decodeTemplate()
-	case "BertProcessing", "RobertaProcessing":
-		var v struct {
-			tag
-			Sep            namedID `json:"sep"`
-			Cls            namedID `json:"cls"`
-			TrimOffsets    bool    `json:"trim_offsets"`
-			AddPrefixSpace bool    `json:"add_prefix_space"`
-		}
-		err := c.decode(&v)
-		return template{[]int32{v.Cls.id}, []int32{v.Sep.id}}, err
-	case "Sequence":
-		var v struct {
-			tag
-			Processors []jsontext.Value `json:"processors"`
-		}
-		if err := c.decode(&v); err != nil {
-			return template{}, err
-		}
-		var out template
-		for _, part := range c.children("processors", v.Processors) {
-			t, err := buildTemplate(part)
-			if err != nil {
-				return template{}, err
-			}
-			if !out.isEmpty() && !t.isEmpty() {
-				return template{}, at(part.place, fmt.Errorf("%w: a second template", ErrUnsupported))
-			}
-			if !t.isEmpty() {
-				out = t
-			}
-		}
-		return out, nil
-	}
-	return template{}, c.unsupported(kind, "ByteLevel", "TemplateProcessing", "BertProcessing", "RobertaProcessing", "Sequence")
-}
-
-// namedID is ["token", id].
-type namedID struct{ id int32 }
-
-func (n *namedID) UnmarshalJSON(data []byte) error {
-	var pair []jsontext.Value
-	if err := json.Unmarshal(data, &pair); err != nil {
-		return err
-	}
-	if len(pair) != 2 {
-		return fmt.Errorf("%s is not a token and its id", data)
-	}
-	return json.Unmarshal(pair[1], &n.id)
-}
-
-// decodeTemplate reads a TemplateProcessing. Only the template for one text is
-// used: a prompt is never a pair.
-func (c component) decodeTemplate() (template, error) {
-	type reference struct {
-		ID     string `json:"id"`
-		TypeID int    `json:"type_id"`
-	}
-	var v struct {
-		tag
-		Single []struct {
-			SpecialToken *reference
-			Sequence     *reference
-		} `json:"single"`
-		Pair          jsontext.Value `json:"pair"`
-		SpecialTokens map[string]struct {
-			ID     string   `json:"id"`
-			IDs    []int32  `json:"ids"`
-			Tokens []string `json:"tokens"`
-		} `json:"special_tokens"`
-	}
-	if err := c.decode(&v); err != nil {
-		return template{}, err
-	}
-	var (
-		out  template
-		text int // pieces that stand for the text
-	)
-	for i, piece := range v.Single {
-		switch {
-		case piece.Sequence != nil && piece.Sequence.ID == "A":
-			text++
-		case piece.SpecialToken != nil:
-			token, ok := v.SpecialTokens[piece.SpecialToken.ID]
-			if !ok {
-				return out, at(c.place, fmt.Errorf("single[%d] names %q, which is not in special_tokens", i, piece.SpecialToken.ID))
-			}
-			if text == 0 {
-				out.before = append(out.before, token.IDs...)
-			} else {
-				out.after = append(out.after, token.IDs...)
-			}
-		default:
-			return out, at(c.place, fmt.Errorf("%w: single[%d]", ErrUnsupported, i))
-		}
-	}
-	if text != 1 {
-		return out, at(c.place, fmt.Errorf("%w: single has the text %d times", ErrUnsupported, text))
-	}
-	return out, nil
-}
-
-// checkDecoder makes sure that the decoder is ByteLevel, perhaps followed by
-// Fuse, which then has nothing left to do.
-func checkDecoder(c component) error {
-	if c.isNull() {
-		return at(c.place, fmt.Errorf("%w: none (served: ByteLevel)", ErrUnsupported))
-	}
-	kind, err := c.kind()
-	if err != nil {
-		return err
-	}
-	switch kind {
-	case "ByteLevel":
-		_, err := c.decodeByteLevel()
-		return err
-	case "Sequence":
-		var v struct {
-			tag
-			Decoders []jsontext.Value `json:"decoders"`
-		}
-		if err := c.decode(&v); err != nil {
-			return err
-		}
-		parts := c.children("decoders", v.Decoders)
-		if len(parts) == 0 {
-			return at(c.place, fmt.Errorf("%w: an empty Sequence (served: ByteLevel)", ErrUnsupported))
-		}
-		for _, part := range parts[1:] {
-			if kind, err := part.kind(); err != nil || kind != "Fuse" {
-				return errors.Join(err, part.unsupported(kind, "Fuse"))
-			}
-		}
-		return checkDecoder(parts[0])
-	}
-	return c.unsupported(kind, "ByteLevel", "Sequence")
+	return false, nil
 }

@@ -32,7 +32,7 @@ func TestPreTokenizers(t *testing.T) {
 		}
 		for j, want := range golden.Pieces {
 			var got []string
-			err := split(stages, texts[j], func(piece string) error {
+			err := split(stages, texts[j], true, func(piece string, _ bool) error {
 				got = append(got, spell([]byte(piece)))
 				return nil
 			})

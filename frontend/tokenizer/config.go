@@ -50,7 +50,10 @@ func (n namedToken) added(id int32) *addedToken {
 	if n.Normalized != nil {
 		normalized = *n.Normalized
 	}
-	return &addedToken{id, n.Content, n.SingleWord, n.LStrip, n.RStrip, normalized, n.Special}
+	return &addedToken{
+		id: id, content: n.Content, singleWord: n.SingleWord,
+		lstrip: n.LStrip, rstrip: n.RStrip, normalized: normalized, special: n.Special,
+	}
 }
 
 // namedTokens is a list of tokens, or an object whose values are tokens.

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -8,10 +9,20 @@ import (
 // Decode returns the text of ids. Ids that are no token are left out, and so
 // are special tokens if skipSpecialTokens.
 //
-// Tokens are cut at bytes, not characters, so what ids say may not be UTF-8.
-// As in Hugging Face tokenizers, and the WHATWG Encoding Standard, each longest
-// part that could have begun a character, or else each byte, becomes U+FFFD.
+// Tokens may be cut at bytes, not characters, so what ids say may not be UTF-8.
+// Of a byte-level vocabulary, as in Hugging Face tokenizers and the WHATWG
+// Encoding Standard, each longest part that could have begun a character, or
+// else each byte, becomes U+FFFD. Where characters fall back to byte tokens, and
+// a run of those is not UTF-8 as a whole, each of the run becomes U+FFFD.
 func (t *Tokenizer) Decode(ids []int32, skipSpecialTokens bool) string {
+	if t.decoder != nil {
+		s := newTextStream(t, skipSpecialTokens)
+		for _, id := range ids {
+			s.add(id)
+		}
+		s.endRun()
+		return string(s.out)
+	}
 	size := 0
 	for _, id := range ids {
 		size += len(t.decodedBytes(id, skipSpecialTokens))
@@ -28,12 +39,64 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecialTokens bool) string {
 	return string(appendIncomplete(out, incomplete))
 }
 
-// decodedBytes returns what id adds to decoded text.
+// decodedBytes returns what id adds to decoded text after other tokens.
 func (t *Tokenizer) decodedBytes(id int32, skipSpecialTokens bool) []byte {
 	if skipSpecialTokens && t.IsSpecial(id) {
 		return nil
 	}
 	return t.TokenBytes(id)
+}
+
+// decodedToken returns the token as decoding gets it: as it is spelled or, if
+// it was added and normalized, its normalized content.
+func (t *Tokenizer) decodedToken(id int32) string {
+	if a, ok := t.addedByID[id]; ok {
+		return a.pattern
+	}
+	return t.vocab.spelling(id)
+}
+
+// enterDecoded fills the table of what tokens decode to.
+func (t *Tokenizer) enterDecoded(added []*addedToken) {
+	v := t.vocab
+	t.decoded = v.spans
+	if len(added) > 0 || t.decoder != nil {
+		t.decoded = slices.Clone(v.spans)
+	}
+	for _, a := range added {
+		isNew := v.kinds[a.id] == absent
+		if isNew {
+			v.kinds[a.id] = literal
+		}
+		start := len(v.data)
+		v.enter([]byte(a.pattern))
+		if !isNew && string(v.data[start:]) == string(v.bytes(a.id)) {
+			v.data = v.data[:start]
+			continue
+		}
+		t.decoded[a.id] = span{uint32(start), uint32(len(v.data))}
+	}
+	if t.decoder == nil {
+		return
+	}
+	t.byteOf = map[int32]byte{}
+	for i := range t.decoded {
+		id := int32(i)
+		if !t.exists(id) {
+			continue
+		}
+		raw := view(t.TokenBytes(id))
+		text := t.decoder.decode(raw, false)
+		if b, ok := byteToken(t.decoder.decodeBefore(raw, false)); ok && t.decoder.byteFallback {
+			t.byteOf[id] = b
+			text = string([]byte{b})
+		}
+		if text != raw {
+			start := len(v.data)
+			v.data = append(v.data, text...)
+			t.decoded[id] = span{uint32(start), uint32(len(v.data))}
+		}
+	}
 }
 
 // AppendLossy appends src as text, with U+FFFD for what is not UTF-8, up to an

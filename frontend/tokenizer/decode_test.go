@@ -42,7 +42,7 @@ func bytesTokenizer(tb testing.TB) *Tokenizer {
 		vocab[string(r)] = b
 	}
 	return mustLoad(tb, minimal(object{
-		"model":        model(object{"vocab": vocab, "merges": []string{}}),
+		"model":        modelOf(object{"vocab": vocab, "merges": []string{}}),
 		"added_tokens": []object{addedOf(256, "<end>", nil), addedOf(300, "<tool>", object{"special": false})},
 	}))
 }

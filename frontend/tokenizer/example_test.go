@@ -73,7 +73,7 @@ func ExampleDetokenizer() {
 }
 
 func ExampleLoad_unsupported() {
-	_, err := tokenizer.Load([]byte(`{"model": {"type": "Unigram", "vocab": [["a", 0.0]]}}`), nil)
+	_, err := tokenizer.Load([]byte(`{"model": {"type": "WordLevel", "vocab": {"a": 0}}}`), nil)
 	fmt.Println(err)
-	// Output: tokenizer.json: not supported: model.type "Unigram" (served: "BPE")
+	// Output: tokenizer.json: not supported: model.type "WordLevel" (served: "BPE", "Unigram", "WordPiece")
 }

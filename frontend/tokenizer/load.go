@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -28,12 +26,14 @@ func Load(tokenizerJSON, tokenizerConfig []byte) (*Tokenizer, error) {
 	if err := l.read(tokenizerJSON); err != nil {
 		return nil, inFile("tokenizer.json", err)
 	}
-	t := &Tokenizer{model: l.model, bos: noToken, eos: noToken}
-	if err := l.assemble(t); err != nil {
-		return nil, inFile("tokenizer.json", err)
-	}
-	if err := checkAdded(l.added, l.model.vocab); err != nil {
-		return nil, inFile("tokenizer.json", err)
+	return l.parts.withConfig("tokenizer.json", tokenizerConfig)
+}
+
+// withConfig assembles the parts that file describes, as tokenizer_config.json,
+// if not nil, changes them.
+func (p *parts) withConfig(file string, tokenizerConfig []byte) (*Tokenizer, error) {
+	if err := checkAdded(p.added, p.vocab); err != nil {
+		return nil, inFile(file, err)
 	}
 	config := new(config)
 	if tokenizerConfig != nil {
@@ -41,18 +41,16 @@ func Load(tokenizerJSON, tokenizerConfig []byte) (*Tokenizer, error) {
 		if config, err = readConfig(tokenizerConfig); err != nil {
 			return nil, inFile("tokenizer_config.json", err)
 		}
-		if l.added, err = config.amend(l.added, l.model.vocab); err != nil {
+		if p.added, err = config.amend(p.added, p.vocab); err != nil {
 			return nil, inFile("tokenizer_config.json", err)
 		}
-		if err := checkAdded(l.added, l.model.vocab); err != nil {
+		if err := checkAdded(p.added, p.vocab); err != nil {
 			return nil, inFile("tokenizer_config.json", err)
 		}
 	}
-	if err := t.enterAdded(l.added); err != nil {
-		return nil, inFile("tokenizer.json", err)
-	}
-	if err := t.checkTemplate(); err != nil {
-		return nil, inFile("tokenizer.json", err)
+	t, err := p.assemble()
+	if err != nil {
+		return nil, inFile(file, err)
 	}
 	if err := config.name(t); err != nil {
 		return nil, inFile("tokenizer_config.json", err)
@@ -72,7 +70,7 @@ func inFile(name string, err error) error {
 
 // LoadError says why a file was refused. It wraps ErrInvalid or ErrUnsupported.
 type LoadError struct {
-	File string // tokenizer.json or tokenizer_config.json
+	File string // tokenizer.json, tokenizer_config.json, tokenizer.model or "GGUF vocabulary"
 	Kind error  // ErrInvalid or ErrUnsupported
 	Err  error
 }
@@ -94,11 +92,14 @@ func at(place string, err error) error {
 	return fmt.Errorf("%s: %w", place, err)
 }
 
-// loader holds tokenizer.json in parts. The small parts are kept as JSON, the
-// model, which is all but all of the file, is read as it comes.
+// loader holds tokenizer.json in parts. The small ones are kept as JSON; the
+// model, which is all but all of the file, is read as it comes, if what says
+// whether its vocabulary is byte-level came before.
 type loader struct {
-	model         *bpe
-	added         []*addedToken
+	parts
+
+	hasModel      bool
+	modelValue    jsontext.Value // if it came before the pre_tokenizer
 	normalizer    jsontext.Value
 	preTokenizer  jsontext.Value
 	postProcessor jsontext.Value
@@ -117,6 +118,10 @@ func (l *loader) read(data []byte) error {
 	err := members(d, func(name string) error {
 		switch name {
 		case "model":
+			l.hasModel = true
+			if l.preTokenizer == nil {
+				return keep(d, &l.modelValue)
+			}
 			return l.readModel(d)
 		case "added_tokens":
 			return l.readAdded(d)
@@ -145,10 +150,15 @@ func (l *loader) read(data []byte) error {
 	if _, err := d.ReadToken(); err != io.EOF {
 		return errors.New("there is more after the first JSON value")
 	}
-	if l.model == nil {
+	if !l.hasModel {
 		return errors.New("no model")
 	}
-	return nil
+	if l.modelValue != nil {
+		if err := l.readModel(newDecoder(l.modelValue)); err != nil {
+			return err
+		}
+	}
+	return l.buildParts()
 }
 
 // members calls f for each member of the object that is next; f must consume
@@ -232,215 +242,6 @@ func readString(d *jsontext.Decoder, dst []byte) ([]byte, error) {
 		return append(dst, value[1:len(value)-1]...), nil
 	}
 	return jsontext.AppendUnquote(dst, value)
-}
-
-// readModel reads the member model.
-func (l *loader) readModel(d *jsontext.Decoder) error {
-	m := &bpe{vocab: newVocab(), cache: newWordCache(), unk: noToken}
-	var (
-		kind         string
-		hasVocab     bool
-		unkToken     *string
-		byteFallback bool
-		mergesValue  jsontext.Value // if they come before the vocabulary
-		hasMerges    bool
-	)
-	// option reads an option that changes nothing at the given values.
-	option := func(name string, idle ...string) error {
-		value, err := d.ReadValue()
-		if err == nil && !slices.Contains(idle, string(value)) {
-			err = fmt.Errorf("%w: model.%s %s", ErrUnsupported, name, value)
-		}
-		return err
-	}
-	err := members(d, func(name string) error {
-		switch name {
-		case "type":
-			if err := json.UnmarshalDecode(d, &kind); err != nil {
-				return err
-			}
-			return servedModel(kind)
-		case "vocab":
-			hasVocab = true
-			return at("model.vocab", m.readVocab(d))
-		case "merges":
-			hasMerges = true
-			if hasVocab {
-				return at("model.merges", m.readMerges(d))
-			}
-			return keep(d, &mergesValue)
-		case "unk_token":
-			return json.UnmarshalDecode(d, &unkToken)
-		case "fuse_unk":
-			return json.UnmarshalDecode(d, &m.fuseUnk)
-		case "ignore_merges":
-			return json.UnmarshalDecode(d, &m.ignoreMerges)
-		case "dropout":
-			return option(name, "null", "0", "0.0")
-		case "continuing_subword_prefix", "end_of_word_suffix":
-			return option(name, "null", `""`)
-		case "byte_fallback":
-			return json.UnmarshalDecode(d, &byteFallback)
-		}
-		return fmt.Errorf("%w: model.%s", ErrUnsupported, name)
-	})
-	if err != nil {
-		return err
-	}
-	if kind == "" && !hasMerges { // the oldest files don't name BPE
-		return servedModel(kind)
-	}
-	if !hasVocab || !hasMerges {
-		return errors.New("model has no vocab or no merges")
-	}
-	if mergesValue != nil {
-		if err := m.readMerges(newDecoder(mergesValue)); err != nil {
-			return at("model.merges", err)
-		}
-	}
-	l.model = m
-	return m.complete(unkToken, byteFallback)
-}
-
-// servedModel returns an error unless models of the type are served.
-func servedModel(kind string) error {
-	if kind == "BPE" {
-		return nil
-	}
-	return fmt.Errorf("%w: model.type %q (served: \"BPE\")", ErrUnsupported, kind)
-}
-
-// readVocab reads model.vocab, an object of spellings to ids.
-func (m *bpe) readVocab(d *jsontext.Decoder) error {
-	if d.PeekKind() != '{' {
-		return unexpected(d, "an object")
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return err
-	}
-	var spelling []byte
-	for d.PeekKind() == '"' {
-		var err error
-		if spelling, err = readString(d, spelling[:0]); err != nil {
-			return err
-		}
-		value, err := d.ReadValue()
-		if err != nil {
-			return err
-		}
-		id, err := strconv.ParseInt(view(value), 10, 64)
-		if err != nil {
-			return fmt.Errorf("token %q has the id %s, which is no whole number", spelling, value)
-		}
-		if err := m.vocab.add(spelling, id); err != nil {
-			return err
-		}
-	}
-	_, err := d.ReadToken()
-	return err
-}
-
-// merge is an entry of model.merges, by ids.
-type merge struct{ left, right, merged int32 }
-
-// readMerges reads model.merges, an array of "left right" or ["left", "right"],
-// the first of which has rank 0.
-func (m *bpe) readMerges(d *jsontext.Decoder) error {
-	var (
-		merges      []merge
-		left, right []byte
-		scratch     []byte // "left right"
-		joined      []byte
-	)
-	err := elements(d, func(i int) error {
-		var err error
-		if d.PeekKind() == '[' {
-			left, right, err = readPair(d, left[:0], right[:0])
-		} else {
-			if scratch, err = readString(d, scratch[:0]); err == nil && bytes.HasPrefix(scratch, []byte("#version")) {
-				return nil // the first line of merges.txt
-			}
-			var found bool
-			left, right, found = bytes.Cut(scratch, []byte(" "))
-			if err == nil && (!found || bytes.IndexByte(right, ' ') >= 0) {
-				err = fmt.Errorf("%q is not two tokens", scratch)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		joined = append(append(joined[:0], left...), right...)
-		merge, err := m.mergeOf(left, right, joined)
-		merges = append(merges, merge)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	m.merges = newMergeTable(len(merges))
-	for rank, merge := range merges {
-		m.merges.put(merge.left, merge.right, uint32(rank), merge.merged)
-	}
-	return nil
-}
-
-// readPair reads an array of two strings.
-func readPair(d *jsontext.Decoder, left, right []byte) ([]byte, []byte, error) {
-	n := 0
-	err := elements(d, func(i int) error {
-		var err error
-		switch n++; i {
-		case 0:
-			left, err = readString(d, left)
-		case 1:
-			right, err = readString(d, right)
-		default:
-			err = d.SkipValue()
-		}
-		return err
-	})
-	if err == nil && n != 2 {
-		err = fmt.Errorf("an array of %d is not two tokens", n)
-	}
-	return left, right, err
-}
-
-// mergeOf looks up the tokens of a merge by their spellings.
-func (m *bpe) mergeOf(left, right, joined []byte) (out merge, err error) {
-	find := func(spelling []byte) int32 {
-		id, ok := m.vocab.findSpelling(spelling)
-		if !ok && err == nil {
-			err = fmt.Errorf("the merge of %q and %q needs the token %q, which is not in the vocabulary", left, right, spelling)
-		}
-		return id
-	}
-	out = merge{find(left), find(right), find(joined)}
-	return out, err
-}
-
-// complete derives from vocabulary and options what encoding needs.
-func (m *bpe) complete(unkToken *string, byteFallback bool) error {
-	missing := -1
-	for b := range m.byteIDs {
-		id, ok := m.vocab.find(string([]byte{byte(b)}))
-		if !ok {
-			id, missing = noToken, b
-		}
-		m.byteIDs[b] = id
-	}
-	if missing < 0 {
-		return nil // nothing is unknown, and nothing falls back
-	}
-	if byteFallback {
-		return fmt.Errorf("%w: model.byte_fallback in a vocabulary without a token for byte 0x%02X", ErrUnsupported, missing)
-	}
-	if unkToken != nil {
-		var ok bool
-		if m.unk, ok = m.vocab.findSpelling([]byte(*unkToken)); !ok {
-			return fmt.Errorf("model.unk_token %q is not in the vocabulary", *unkToken)
-		}
-	}
-	return nil
 }
 
 // addedJSON is an entry of added_tokens. Every member is required.

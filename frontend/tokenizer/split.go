@@ -119,6 +119,15 @@ const (
 	mergedWithNext     splitBehavior = "MergedWithNext"     // the start of the piece after
 )
 
+// check makes sure that b is one of the above.
+func (b splitBehavior) check() error {
+	switch b {
+	case isolated, removed, contiguous, mergedWithPrevious, mergedWithNext:
+		return nil
+	}
+	return fmt.Errorf("%w: behavior %q", ErrUnsupported, b)
+}
+
 // splitStage is the pre-tokenizer Split, and others that are cases of it.
 type splitStage struct {
 	matcher  matcher
@@ -132,7 +141,7 @@ type piece struct {
 	match      bool
 }
 
-func (st *splitStage) split(s string, emit func(string) error) error {
+func (st *splitStage) split(s string, first bool, emit emitPiece) error {
 	pieces, err := st.pieces(s)
 	if err != nil {
 		return err
@@ -141,7 +150,7 @@ func (st *splitStage) split(s string, emit func(string) error) error {
 		if p.start == p.end || st.behavior == removed && p.match {
 			continue
 		}
-		if err := emit(s[p.start:p.end]); err != nil {
+		if err := emit(s[p.start:p.end], first && p.start == 0); err != nil {
 			return err
 		}
 	}

@@ -1,10 +1,6 @@
 package tokenizer
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-)
+import "errors"
 
 // ErrInvalid reports a tokenizer file that contradicts itself or its format.
 var ErrInvalid = errors.New("invalid")
@@ -19,31 +15,46 @@ type Tokenizer struct {
 	normalizer normalizer    // nil if the text stays as it is
 	normalized *addedMatcher // added tokens to be found in normalized text
 	pre        preTokenizer
-	model      *bpe
+	model      model
+	vocab      *vocab
 	template   template
 
 	added     map[string]*addedToken // by content
 	addedByID map[int32]*addedToken
-	decoded   []span // by id: what a token decodes to, in model.vocab.data
-	special   []bool // by id: left out of decoded text if asked
+	decoder   *textDecoder   // nil if the vocabulary is byte-level
+	decoded   []span         // by id: what a token decodes to, in vocab.data
+	byteOf    map[int32]byte // the tokens that decode to a byte of a character
+	special   []bool         // by id: left out of decoded text if asked
 
 	bos, eos int32 // noToken if the configuration names none
 }
 
-// template is what post-processing adds to a text of its own.
-type template struct{ before, after []int32 }
+// model turns the words of a text into tokens, each on its own.
+type model interface {
+	appendWord(dst []int32, word string) []int32
+}
 
-// isEmpty reports whether the template adds nothing.
-func (t template) isEmpty() bool { return len(t.before)+len(t.after) == 0 }
+// parts is a tokenizer as a file describes it.
+type parts struct {
+	vocab      *vocab
+	model      model
+	added      []*addedToken
+	normalizer normalizer
+	stages     []stage
+	template   template
+	decoder    *textDecoder // nil if the vocabulary is byte-level
+}
 
-// checkTemplate makes sure that the template adds tokens.
-func (t *Tokenizer) checkTemplate() error {
-	for _, id := range slices.Concat(t.template.before, t.template.after) {
-		if !t.exists(id) {
-			return fmt.Errorf("post_processor adds the id %d, which is no token", id)
-		}
+// assemble makes a tokenizer of its parts.
+func (p *parts) assemble() (*Tokenizer, error) {
+	t := &Tokenizer{
+		normalizer: p.normalizer, pre: newPreTokenizer(p.stages), model: p.model, vocab: p.vocab,
+		template: p.template, decoder: p.decoder, bos: noToken, eos: noToken,
 	}
-	return nil
+	if err := t.enterAdded(p.added); err != nil {
+		return nil, err
+	}
+	return t, t.checkTemplate()
 }
 
 // Encode returns the ids of text, with those that the model's template adds
@@ -79,10 +90,10 @@ func (t *Tokenizer) AppendEncode(dst []int32, text string, addSpecialTokens bool
 // appendText appends the tokens of a text: those added, and the rest.
 func (t *Tokenizer) appendText(dst []int32, text string) ([]int32, error) {
 	scan := addedScan{matcher: t.raw, s: text}
-	for {
+	for first := true; ; first = false {
 		before, token := scan.next()
 		var err error
-		if dst, err = t.appendSegment(dst, before); err != nil {
+		if dst, err = t.appendSegment(dst, before, first); err != nil {
 			return dst, err
 		}
 		if token == nil {
@@ -93,8 +104,9 @@ func (t *Tokenizer) appendText(dst []int32, text string) ([]int32, error) {
 }
 
 // appendSegment appends the tokens of a text between added tokens: normalized,
-// with the added tokens found then, and the words of the rest.
-func (t *Tokenizer) appendSegment(dst []int32, text string) ([]int32, error) {
+// with the added tokens found then, and the words of the rest. first says that
+// the whole text begins with it.
+func (t *Tokenizer) appendSegment(dst []int32, text string, first bool) ([]int32, error) {
 	if text == "" {
 		return dst, nil
 	}
@@ -105,10 +117,10 @@ func (t *Tokenizer) appendSegment(dst []int32, text string) ([]int32, error) {
 		}
 	}
 	scan := addedScan{matcher: t.normalized, s: text}
-	for {
+	for ; ; first = false {
 		before, token := scan.next()
 		var err error
-		if dst, err = t.pre.appendWords(dst, before, t.model); err != nil {
+		if dst, err = t.pre.appendWords(dst, before, first, t.model); err != nil {
 			return dst, err
 		}
 		if token == nil {
@@ -127,7 +139,7 @@ func (t *Tokenizer) TokenToID(token string) (int32, bool) {
 	if a, ok := t.added[token]; ok {
 		return a.id, true
 	}
-	return t.model.vocab.findSpelling([]byte(token))
+	return t.vocab.findSpelling([]byte(token))
 }
 
 // IDToToken returns the token as the vocabulary spells it, in which "Ġ" stands
@@ -139,7 +151,7 @@ func (t *Tokenizer) IDToToken(id int32) (string, bool) {
 	if a, ok := t.addedByID[id]; ok {
 		return a.content, true
 	}
-	return t.model.vocab.spelling(id), true
+	return t.vocab.spelling(id), true
 }
 
 // TokenBytes returns the bytes that a token stands for in decoded text, nil if
@@ -150,12 +162,12 @@ func (t *Tokenizer) TokenBytes(id int32) []byte {
 		return nil
 	}
 	s := t.decoded[id]
-	return t.model.vocab.data[s.start:s.end:s.end]
+	return t.vocab.data[s.start:s.end:s.end]
 }
 
 // exists reports whether id is a token.
 func (t *Tokenizer) exists(id int32) bool {
-	return id >= 0 && int(id) < len(t.decoded) && t.model.vocab.kinds[id] != absent
+	return id >= 0 && int(id) < len(t.decoded) && t.vocab.kinds[id] != absent
 }
 
 // IsSpecial reports whether Decode leaves id out if skipSpecialTokens.
@@ -172,25 +184,19 @@ func (t *Tokenizer) EOS() (int32, bool) { return t.eos, t.eos != noToken }
 // enterAdded completes the tables once the vocabulary and the added tokens are
 // known: ids to decoded bytes, and the matchers.
 func (t *Tokenizer) enterAdded(tokens []*addedToken) error {
-	v := t.model.vocab
 	t.added = make(map[string]*addedToken, len(tokens))
 	t.addedByID = make(map[int32]*addedToken, len(tokens))
 	for _, a := range tokens {
 		t.added[a.content] = a
 		t.addedByID[a.id] = a
-		v.grow(int(a.id) + 1)
+		t.vocab.grow(int(a.id) + 1)
 	}
-	t.decoded = v.spans
-	t.special = make([]bool, len(v.spans))
-
-	patterns := make(map[*addedToken]string, len(tokens))
+	t.special = make([]bool, len(t.vocab.kinds))
 	var raw, normalized []*addedToken
 	for _, a := range tokens {
-		pattern, err := t.patternOf(a)
-		if err != nil {
+		if err := t.findPattern(a); err != nil {
 			return err
 		}
-		patterns[a] = pattern
 		if a.normalized {
 			normalized = append(normalized, a)
 		} else {
@@ -198,44 +204,23 @@ func (t *Tokenizer) enterAdded(tokens []*addedToken) error {
 		}
 		// A normalized token decodes to its normalized content, and counts as
 		// special if that is the content of a special token: so the reference.
-		named, ok := t.added[pattern]
+		named, ok := t.added[a.pattern]
 		t.special[a.id] = ok && named.special
-		t.setDecoded(a.id, pattern)
 	}
+	t.enterDecoded(tokens)
 	var err error
-	find := func(a *addedToken) string { return patterns[a] }
-	if t.raw, err = newAddedMatcher(raw, find); err != nil {
+	if t.raw, err = newAddedMatcher(raw); err != nil {
 		return err
 	}
-	t.normalized, err = newAddedMatcher(normalized, find)
+	t.normalized, err = newAddedMatcher(normalized)
 	return err
 }
 
-// patternOf returns what an added token is found by and decodes to.
-func (t *Tokenizer) patternOf(a *addedToken) (string, error) {
-	if !a.normalized || t.normalizer == nil {
-		return a.content, nil
+// findPattern sets what an added token is found by and decodes to.
+func (t *Tokenizer) findPattern(a *addedToken) (err error) {
+	a.pattern = a.content
+	if a.normalized && t.normalizer != nil {
+		a.pattern, err = t.normalizer.normalize(a.content)
 	}
-	return t.normalizer.normalize(a.content)
-}
-
-// setDecoded makes id decode to what a spelling stands for.
-func (t *Tokenizer) setDecoded(id int32, spelling string) {
-	v := t.model.vocab
-	start := len(v.data)
-	var ok bool
-	if v.data, ok = appendSpelled(v.data, []byte(spelling)); !ok {
-		v.data = append(v.data, spelling...)
-	}
-	bytes := v.data[start:]
-	switch {
-	case v.kinds[id] == absent:
-		v.kinds[id] = literal
-	case string(bytes) == string(v.bytes(id)):
-		v.data = v.data[:start]
-		return
-	default: // the model knows the token by other bytes than it decodes to
-		t.decoded = slices.Clone(t.decoded)
-	}
-	t.decoded[id] = span{uint32(start), uint32(len(v.data))}
+	return err
 }

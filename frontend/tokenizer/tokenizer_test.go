@@ -68,7 +68,7 @@ func TestVocabulary(t *testing.T) {
 
 func TestTokenBytes(t *testing.T) {
 	tok := mustLoad(t, minimal(object{
-		"model": model(object{"vocab": object{"a": 0, "Ġa": 1, "Ã": 2, "<x y>": 3, "": 6}, "merges": []string{}}),
+		"model": modelOf(object{"vocab": object{"a": 0, "Ġa": 1, "Ã": 2, "<x y>": 3, "": 6}, "merges": []string{}}),
 		"added_tokens": []object{
 			addedOf(4, "é", nil), // spelled in the alphabet: the reference decodes it to the byte 0xE9
 			addedOf(7, "ö ö", nil),
@@ -177,7 +177,7 @@ func TestUnknownBytes(t *testing.T) {
 		for name, value := range tt.members {
 			members[name] = value
 		}
-		tok := mustLoad(t, minimal(object{"model": model(members)}))
+		tok := mustLoad(t, minimal(object{"model": modelOf(members)}))
 		if got := mustEncode(t, tok, "axxbx"); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: Encode(axxbx) = %v, want %v", tt.name, got, tt.want)
 		}
@@ -192,8 +192,8 @@ func TestMergeHeap(t *testing.T) {
 	for range 3000 {
 		start := random.IntN(len(text) - linearMergeLimit)
 		word := text[start : start+random.IntN(linearMergeLimit+1)]
-		linear := tok.model.merges.applyLinear(tok.model.appendSymbols(nil, word))
-		heap := tok.model.merges.applyHeap(tok.model.appendSymbols(nil, word))
+		linear := tok.model.(*bpe).merges.applyLinear(tok.model.(*bpe).appendSymbols(nil, word))
+		heap := tok.model.(*bpe).merges.applyHeap(tok.model.(*bpe).appendSymbols(nil, word))
 		if !slices.Equal(linear, heap) {
 			t.Fatalf("%q: applyLinear = %v, applyHeap = %v", word, linear, heap)
 		}
@@ -216,11 +216,11 @@ func TestMergeOrder(t *testing.T) {
 		{[]string{"a b", "b c", "a b"}, "abc", []int32{0, 5}},
 		{[]string{}, "abc", []int32{0, 1, 2}},
 	} {
-		tok := mustLoad(t, minimal(object{"model": model(object{"vocab": vocab, "merges": tt.merges})}))
+		tok := mustLoad(t, minimal(object{"model": modelOf(object{"vocab": vocab, "merges": tt.merges})}))
 		if got := mustEncode(t, tok, tt.word); !slices.Equal(got, tt.want) {
 			t.Errorf("merges %q: Encode(%q) = %v, want %v", tt.merges, tt.word, got, tt.want)
 		}
-		heap := tok.model.merges.applyHeap(tok.model.appendSymbols(nil, tt.word))
+		heap := tok.model.(*bpe).merges.applyHeap(tok.model.(*bpe).appendSymbols(nil, tt.word))
 		if !slices.Equal(heap, tt.want) {
 			t.Errorf("merges %q: applyHeap(%q) = %v, want %v", tt.merges, tt.word, heap, tt.want)
 		}
@@ -231,7 +231,7 @@ func TestMergeOrder(t *testing.T) {
 func TestAddedTokens(t *testing.T) {
 	vocab := object{"a": 0, "b": 1, "Ġ": 2, "Ċ": 3, "x": 4, "y": 5}
 	tok := mustLoad(t, minimal(object{
-		"model": model(object{"vocab": vocab, "merges": []string{}}),
+		"model": modelOf(object{"vocab": vocab, "merges": []string{}}),
 		"added_tokens": []object{
 			addedOf(10, "<t>", nil),
 			addedOf(11, "<t>a", nil),
@@ -286,7 +286,7 @@ func TestConcurrentEncode(t *testing.T) {
 		for i, text := range texts {
 			want[i] = mustEncode(t, tok, text)
 		}
-		clear(tok.model.cache.slots)
+		clear(tok.model.(*bpe).cache.slots)
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {

@@ -133,3 +133,16 @@ func isWord(r rune) bool {
 		return classOfCategory[c]&letter != 0
 	}
 }
+
+// isPunctuation reports whether r is one of !"#$%&'()*+,-./:;<=>?@[\]^_`{|}~ or
+// in the category P of Unicode 8.0, as the crate unicode_categories has it.
+func isPunctuation(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r > ' ' && r < 0x7F && asciiClass[r]&(letter|number) == 0
+	}
+	switch categoryOf(r) {
+	case catPc, catPd, catPs, catPe, catPi, catPf, catPo:
+		return true
+	}
+	return false
+}

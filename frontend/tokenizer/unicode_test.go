@@ -89,7 +89,7 @@ func chunkTexts(first, n int) (surrounded, ordered string) {
 
 func spelledPieces(tb testing.TB, stages []stage, s string) (pieces []string) {
 	tb.Helper()
-	err := split(stages, s, func(piece string) error {
+	err := split(stages, s, true, func(piece string, _ bool) error {
 		pieces = append(pieces, spell([]byte(piece)))
 		return nil
 	})

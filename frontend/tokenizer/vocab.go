@@ -7,6 +7,8 @@ import (
 	"unsafe"
 )
 
+// Most vocabularies hold their tokens as they are written: each is literal.
+//
 // Byte-level vocabularies spell every byte as one printable character, so that
 // a token is text whatever its bytes: 'A' stands for 0x41 and 'Ġ' (U+0120) for
 // a space. We keep the bytes, which encoding and decoding work with, and spell
@@ -80,6 +82,8 @@ const maxTokenID = 1<<22 - 1
 // only the bytes of the right token are looked at, and a larger table is filled
 // from the smaller alone.
 type vocab struct {
+	byteLevel bool // tokens are spelled in the alphabet
+
 	data  []byte      // the bytes of all tokens
 	spans []span      // by id: where in data
 	kinds []tokenKind // by id
@@ -97,8 +101,8 @@ type vocabSlot struct {
 // span is a range of vocab.data.
 type span struct{ start, end uint32 }
 
-func newVocab() *vocab {
-	return &vocab{seed: maphash.MakeSeed(), table: make([]vocabSlot, 64)}
+func newVocab(byteLevel bool) *vocab {
+	return &vocab{byteLevel: byteLevel, seed: maphash.MakeSeed(), table: make([]vocabSlot, 64)}
 }
 
 // bytes returns what the token stands for; the id must not be absent.
@@ -117,12 +121,7 @@ func (v *vocab) add(spelling []byte, id int64) error {
 	}
 	v.grow(int(id) + 1)
 	start := len(v.data)
-	kind := mapped
-	var ok bool
-	if v.data, ok = appendSpelled(v.data, spelling); !ok {
-		kind = literal
-		v.data = append(v.data, spelling...)
-	}
+	kind := v.enter(spelling)
 	v.spans[id] = span{uint32(start), uint32(len(v.data))}
 	v.kinds[id] = kind
 	if v.count++; 2*v.count > len(v.table) {
@@ -134,6 +133,18 @@ func (v *vocab) add(spelling []byte, id int64) error {
 	}
 	*slot = vocabSlot{int32(id) + 1, hash}
 	return nil
+}
+
+// enter appends to data the bytes that a spelling stands for.
+func (v *vocab) enter(spelling []byte) tokenKind {
+	if v.byteLevel {
+		var ok bool
+		if v.data, ok = appendSpelled(v.data, spelling); ok {
+			return mapped
+		}
+	}
+	v.data = append(v.data, spelling...)
+	return literal
 }
 
 // grow makes room for ids below n.
@@ -176,9 +187,14 @@ func (v *vocab) slot(bytes string, kind tokenKind) (s *vocabSlot, hash uint32) {
 // view is b as a string without a copy, for lookups that don't keep it.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// find returns the id of the mapped token that stands for bytes.
+// find returns the id of the token that stands for a part of a text: in a
+// byte-level vocabulary, of the mapped one.
 func (v *vocab) find(bytes string) (int32, bool) {
-	s, _ := v.slot(bytes, mapped)
+	kind := literal
+	if v.byteLevel {
+		kind = mapped
+	}
+	s, _ := v.slot(bytes, kind)
 	return s.entry - 1, s.entry != 0
 }
 
@@ -186,8 +202,10 @@ func (v *vocab) find(bytes string) (int32, bool) {
 func (v *vocab) findSpelling(spelling []byte) (int32, bool) {
 	var buffer [128]byte // on the stack: load looks up hundreds of thousands
 	kind, key := literal, spelling
-	if bytes, ok := appendSpelled(buffer[:0], spelling); ok {
-		kind, key = mapped, bytes
+	if v.byteLevel {
+		if bytes, ok := appendSpelled(buffer[:0], spelling); ok {
+			kind, key = mapped, bytes
+		}
 	}
 	s, _ := v.slot(view(key), kind)
 	return s.entry - 1, s.entry != 0
@@ -199,4 +217,21 @@ func (v *vocab) spelling(id int32) string {
 		return string(v.bytes(id))
 	}
 	return spell(v.bytes(id))
+}
+
+// byteTokens returns the tokens of single bytes, and the first byte that has
+// none, or -1. Where the vocabulary is not byte-level they are spelled <0xXX>.
+func (v *vocab) byteTokens() (ids [256]int32, missing int) {
+	missing = -1
+	for b := 255; b >= 0; b-- {
+		spelling := string([]byte{byte(b)})
+		if !v.byteLevel {
+			spelling = fmt.Sprintf("<0x%02X>", b)
+		}
+		var ok bool
+		if ids[b], ok = v.find(spelling); !ok {
+			ids[b], missing = noToken, b
+		}
+	}
+	return ids, missing
 }
