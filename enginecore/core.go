@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"govllm/enginecore/request"
 	"govllm/enginecore/sched"
@@ -49,6 +50,10 @@ type Config struct {
 	// by the engine's own will carry them always, as in vLLM.
 	Coordinated bool
 
+	// StatsInterval is how long a step may take before a Loop sends statistics
+	// without waiting for its end, and how often from then on. Default 500 ms.
+	StatsInterval time.Duration
+
 	// Aborts calls abort with the ID of each request that a client has given up
 	// since, without waiting for more. Default: none do.
 	Aborts func(abort func(id string))
@@ -83,7 +88,8 @@ type Core struct {
 
 	numSteps  uint64
 	stepStart float64
-	failure   error // of a step that had to be finished early
+	pulse     *pulse // what a Loop tells of a step that lasts
+	failure   error  // of a step that had to be finished early
 
 	replies  []Message // to utility calls
 	messages []Message
@@ -98,12 +104,16 @@ type flight struct {
 }
 
 // NewCore returns a core without requests, or everything that is wrong with
-// cfg. now gives seconds of a monotonic clock with any origin.
+// cfg. now gives seconds of a monotonic clock with any origin; a Loop reads it
+// from two goroutines.
 func NewCore(cfg Config, runner Runner, now func() float64) (*Core, error) {
 	if cfg.VocabSize < 1 {
 		return nil, fmt.Errorf("vocabulary size is %d, must be at least 1", cfg.VocabSize)
 	}
 	cfg.NumClients = max(1, cfg.NumClients)
+	if cfg.StatsInterval <= 0 {
+		cfg.StatsInterval = defaultStatsInterval
+	}
 	if cfg.Aborts == nil {
 		cfg.Aborts = func(func(string)) {}
 	}
@@ -122,6 +132,7 @@ func NewCore(cfg Config, runner Runner, now func() float64) (*Core, error) {
 		now:    now,
 		seeds:  rand.New(rand.NewPCG(cfg.Seed, 0)),
 		log:    cfg.Log,
+		pulse:  newPulse(),
 	}
 	c.abort = c.Abort
 	return c, nil
@@ -185,14 +196,15 @@ func (c *Core) Drain() {
 // Shutdown finishes the step under way, ends every request with an ABORT output
 // and returns what the clients are to be told. Nothing is to follow.
 func (c *Core) Shutdown() ([]Message, error) {
-	c.stepStart = c.now()
+	c.begin()
+	c.publish(c.numSteps+1, c.stepStart)
 	c.land()
 	if c.failure != nil {
 		return nil, c.failure
 	}
 	c.AbortAll()
 	c.Drain()
-	return c.collect(), nil
+	return c.collect(c.now()), nil
 }
 
 // NumLive is how many requests have not ended.
@@ -210,7 +222,7 @@ func (c *Core) HasWork() bool {
 // Step runs one step and returns what the clients are to be told, valid until
 // the next call of any method. After an error the engine is dead.
 func (c *Core) Step() ([]Message, error) {
-	c.stepStart = c.now()
+	c.begin()
 	err := c.failure
 	if err == nil {
 		if c.cfg.Sched.Async {
@@ -223,8 +235,24 @@ func (c *Core) Step() ([]Message, error) {
 		return nil, err
 	}
 	c.settlePauses()
-	return c.collect(), nil
+	now := c.now()
+	messages := c.collect(now)
+	c.publish(0, now)
+	return messages, nil
 }
+
+func (c *Core) begin() { c.stepStart = c.now() }
+
+// publish says what the engine is about since when: step running, or none if
+// that is 0.
+func (c *Core) publish(running uint64, since float64) {
+	b := c.pulse.writing
+	b.completed, b.running, b.since = c.numSteps, running, since
+	b.gauges, b.paused = c.sched.Gauges(), c.paused()
+	c.pulse.publish()
+}
+
+func (c *Core) paused() bool { return c.sched.Paused() != sched.Unpaused }
 
 // step is schedule, compute, update.
 func (c *Core) step() error {
@@ -232,6 +260,7 @@ func (c *Core) step() error {
 	if plan.NumTokens == 0 {
 		return nil
 	}
+	c.publish(c.numSteps+1, c.stepStart)
 	pass := c.runner.Start(&plan.SchedulerOutput) // the device works from here
 	result, err := pass.Sample()
 	if err != nil {
@@ -248,6 +277,7 @@ func (c *Core) step() error {
 // computed for it is dropped.
 func (c *Core) stepAsync() error {
 	next := c.sched.Schedule(c.now())
+	c.publish(c.numSteps+1, c.stepStart)
 	landed := c.flight
 	result, err := landed.sample()
 	if err != nil {
@@ -295,13 +325,12 @@ func (c *Core) applyAborts() { c.cfg.Aborts(c.abort) }
 
 // collect makes the step's messages: outputs and finished IDs per client, the
 // statistics on the first of them, and replies to utility calls apart.
-func (c *Core) collect() []Message {
+func (c *Core) collect(now float64) []Message {
 	out := c.sched.Outbox()
 	for _, f := range out.Failures() {
 		c.log.Warn("request failed", "request", f.ID, "reason", f.Err)
 	}
 	c.messages = c.messages[:0]
-	now := c.now()
 	for i := range out.Clients() {
 		o := &out.Clients()[i]
 		if len(o.Outputs)+len(o.Finished) == 0 {
@@ -344,11 +373,7 @@ func (c *Core) fillStats(now float64) {
 	c.taken = c.sched.TakeStats()
 	s := &c.taken
 	c.stats = protocol.SchedulerStats{
-		NumRunningReqs:        s.NumRunning,
-		NumWaitingReqs:        s.NumWaiting,
-		NumSkippedWaitingReqs: s.NumDeferred,
-		KVCacheUsage:          s.KVUsage,
-		PrefixCacheStats:      s.PrefixCache,
+		PrefixCacheStats: s.PrefixCache,
 		Step: protocol.StepStats{
 			Number:           c.numSteps,
 			Duration:         now - c.stepStart,
@@ -361,13 +386,11 @@ func (c *Core) fillStats(now float64) {
 				Priority: s.Preemptions[sched.ByPriority],
 				Reset:    s.Preemptions[sched.ByReset],
 			},
-			NumRecomputed:     s.RecomputedTokens,
-			NumWaitingTokens:  s.WaitingTokens,
-			NumUncachedTokens: s.UncachedTokens,
-			NumResidentTokens: s.ResidentTokens,
-			NumPendingTokens:  s.PendingTokens,
+			NumRecomputed: s.RecomputedTokens,
+			Paused:        c.paused(),
 		},
 	}
+	fillGauges(&c.stats, &s.Gauges)
 }
 
 // Stats returns the scheduler's gauges as they are now.

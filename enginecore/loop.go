@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -61,7 +62,7 @@ const (
 //	conn.Aborts ──────────────────────────────────▶ (also during a step)
 //
 // A second goroutine prepares requests, so that hashing a long prompt delays no
-// step.
+// step, and a third tells the frontend of steps that last (pulse.go).
 type Loop struct {
 	core *Core
 	conn Conn
@@ -69,10 +70,12 @@ type Loop struct {
 	logs *asyncLog
 
 	prepared chan prepared
-	drain    chan struct{} // holds one: Drain was called
-	stop     chan struct{} // holds one: Stop was called
-	quit     chan struct{} // closed: everybody ends
-	state    atomic.Int32  // written by the owner
+	// ADDs that the intake has prepared, and those that the owner has taken.
+	numPrepared, numTaken atomic.Int64
+	drain                 chan struct{} // holds one: Drain was called
+	stop                  chan struct{} // holds one: Stop was called
+	quit                  chan struct{} // closed: everybody ends
+	state                 atomic.Int32  // written by the owner
 }
 
 // prepared is one message for the owner; exactly one field is set.
@@ -136,9 +139,12 @@ func order(c chan struct{}) {
 // get out. After an error a step may still hang on the device: end the process.
 func (l *Loop) Run() error {
 	done := make(chan error, 1)
-	intakeDone := make(chan struct{})
+	var helpers sync.WaitGroup
 	go l.logs.run()
-	go func() { defer close(intakeDone); l.prepare() }()
+	helpers.Go(l.prepare)
+	if !l.core.cfg.Sched.NoLogStats {
+		helpers.Go(l.beat)
+	}
 	go func() { done <- l.own() }()
 
 	var err error
@@ -153,7 +159,7 @@ func (l *Loop) Run() error {
 		}
 	}
 	close(l.quit)
-	<-intakeDone
+	helpers.Wait()
 	l.logs.stop()
 	return err
 }
@@ -181,6 +187,7 @@ func (l *Loop) prepareOne(intake *Intake, m protocol.FrontendMessage) (prepared,
 	switch m := m.(type) {
 	case *protocol.EngineCoreRequest:
 		r, err := intake.Prepare(m)
+		l.numPrepared.Add(1)
 		if err != nil {
 			return prepared{rejected: &rejection{client: m.ClientIndex, id: m.RequestID, err: err}}, true
 		}
@@ -301,8 +308,10 @@ func (l *Loop) handle(p prepared) {
 	l.core.applyAborts()
 	switch {
 	case p.request != nil:
+		l.numTaken.Add(1)
 		l.core.Add(p.request)
 	case p.rejected != nil:
+		l.numTaken.Add(1)
 		l.core.Reject(p.rejected.client, p.rejected.id, p.rejected.err)
 	case p.abort != nil:
 		l.abort(p.abort)
