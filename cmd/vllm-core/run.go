@@ -100,7 +100,8 @@ func newLoop(opts *flags.Core, e *engine, conn *ipc.EngineConn, log *slog.Logger
 			NoLogStats: opts.DisableLogStats,
 		},
 		VocabSize: e.vocabSize, MaxLogprobs: opts.MaxLogprobs, Seed: uint64(opts.Seed), EngineIndex: opts.Rank, NumClients: conn.NumClients(),
-		Coordinated: conn.Init().Addresses.CoordinatorInput != "",
+		StatsInterval: time.Duration(opts.StepStatsInterval * float64(time.Second)),
+		Coordinated:   conn.Init().Addresses.CoordinatorInput != "",
 	}, e.runner, func() float64 { return time.Since(start).Seconds() })
 	if err != nil {
 		return nil, err

@@ -60,6 +60,7 @@ type Core struct {
 	PrefixCachingHashAlgo     string
 	Seed                      int
 	LogprobsMode              string
+	StepStatsInterval         float64 // seconds
 }
 
 // Frontend are the options of vllm-frontend.
@@ -95,6 +96,7 @@ func NewCore() (*Core, *cli.Set) {
 		BlockSize:           32,
 		KVCacheDType:        "auto",
 		LogprobsMode:        "raw_logprobs",
+		StepStatsInterval:   0.5,
 
 		EnablePrefixCaching:   true,
 		PrefixCachingHashAlgo: "sha256",
@@ -208,6 +210,8 @@ func coreFlags(c *Core) []cli.Flag {
 		{Name: "kv-cache-dtype", Group: "KV cache", Help: "type of cached keys and values; auto: the weights'", Value: cli.Enum(&c.KVCacheDType, "auto", "float32", "bfloat16", "float16")},
 		{Name: "enable-prefix-caching", Group: "KV cache", Help: "keep blocks for prompts that begin alike", Value: cli.Bool(&c.EnablePrefixCaching)},
 		{Name: "prefix-caching-hash-algo", Group: "KV cache", Help: "hash that names a block", Value: cli.Enum(&c.PrefixCachingHashAlgo, "sha256", "sha256_cbor", "xxhash")},
+
+		{Name: "step-stats-interval", Group: "Observability", Help: "seconds that a step may take before statistics are sent without waiting for its end, and then as often", Value: cli.Float(&c.StepStatsInterval, 0.01, 3600)},
 	}
 }
 
