@@ -120,12 +120,15 @@ func (c *Client) download(ctx context.Context, req Request, l *listing, paths []
 	start, m := time.Now(), newMeter(c, req.Repo, missing)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelFiles)
-	for _, f := range missing {
+	for _, same := range missing {
 		group.Go(func() error {
-			if err := c.blob(ctx, req.Repo, l.commit, f, m); err != nil {
-				return err
+			err := c.blob(ctx, req.Repo, l.commit, same[0], m)
+			for _, f := range same {
+				if err == nil {
+					err = c.link(req.Repo, l.commit, f)
+				}
 			}
-			return c.link(req.Repo, l.commit, f)
+			return err
 		})
 	}
 	err := group.Wait()
@@ -146,20 +149,21 @@ func unfinished(err error) error {
 	return err
 }
 
-// missing are the files without a link to a blob of the right size.
-func (c *Client) missing(repo string, l *listing, paths []string) []file {
-	var missing []file
+// missing are the files without a link to a blob of the right size, those of
+// the same content together.
+func (c *Client) missing(repo string, l *listing, paths []string) map[string][]file {
+	missing := make(map[string][]file)
 	for _, p := range paths {
 		f := l.files[p]
 		if !hasSize(c.pointer(repo, l.commit, p), f.size) {
-			missing = append(missing, f)
+			missing[f.hash] = append(missing[f.hash], f)
 		}
 	}
 	return missing
 }
 
 // makeRoom makes the cache's folders and checks that the files fit.
-func (c *Client) makeRoom(repo string, files []file) error {
+func (c *Client) makeRoom(repo string, missing map[string][]file) error {
 	blobs := filepath.Join(c.repoDir(repo), "blobs")
 	for _, dir := range []string{blobs, c.locksDir(repo)} {
 		if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -167,7 +171,8 @@ func (c *Client) makeRoom(repo string, files []file) error {
 		}
 	}
 	need := int64(0)
-	for _, f := range files {
+	for _, same := range missing {
+		f := same[0]
 		if blob := c.blobPath(repo, f); !hasSize(blob, f.size) {
 			need += f.size - sizeOf(blob+incomplete)
 		}

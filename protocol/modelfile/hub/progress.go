@@ -29,16 +29,16 @@ type meter struct {
 	waits  bool // said so
 }
 
-func newMeter(c *Client, repo string, files []file) *meter {
+func newMeter(c *Client, repo string, missing map[string][]file) *meter {
 	now := time.Now()
 	m := &meter{c: c, repo: repo, start: now}
 	if c.terminal == nil {
 		m.shown = now // by the line below; a bar shows at once
 	}
-	for _, f := range files {
-		m.total += f.size
+	for _, same := range missing {
+		m.total += same[0].size
 	}
-	c.log.Info("fetching", "model", repo, "files", len(files), "size", bytesText(m.total), "from", c.endpoint, "to", c.cacheDir)
+	c.log.Info("fetching", "model", repo, "files", len(missing), "size", bytesText(m.total), "from", c.endpoint, "to", c.cacheDir)
 	return m
 }
 
