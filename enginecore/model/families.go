@@ -15,12 +15,15 @@ type family struct {
 	embed, finalNorm, lmHead string
 	layer                    string // prefix with a %d
 
-	attnNorm string
-	qkv      []string // query, key and value heads, in this order
-	out      string
-	mlpNorm  string
-	gateUp   []string
-	down     string
+	attnNorm     string
+	qkv          []string // query, key and value heads, in this order
+	qNorm, kNorm string   // if the config has QKNorm
+	out          string
+	postAttnNorm string // if it has PostNorms
+	mlpNorm      string
+	gateUp       []string
+	down         string
+	postMLPNorm  string // if it has PostNorms
 
 	// ignored are suffixes of tensors that the graph has no use for. Any
 	// other tensor that is left over is an error.
@@ -36,6 +39,8 @@ var llama = family{
 	layer:     "model.layers.%d.",
 	attnNorm:  "input_layernorm",
 	qkv:       []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+	qNorm:     "self_attn.q_norm",
+	kNorm:     "self_attn.k_norm",
 	out:       "self_attn.o_proj",
 	mlpNorm:   "post_attention_layernorm",
 	gateUp:    []string{"mlp.gate_proj", "mlp.up_proj"},
@@ -44,9 +49,30 @@ var llama = family{
 	ignored: []string{".rotary_emb.inv_freq"},
 }
 
+// What differs but for names comes from the config: biases, norms, windows.
 var families = map[string]family{
-	"LlamaForCausalLM": llama,
-	"Qwen2ForCausalLM": llama, // the q, k and v biases come from the config
+	"LlamaForCausalLM":   llama,
+	"MistralForCausalLM": llama,
+	"SmolLM3ForCausalLM": llama,
+	"Qwen2ForCausalLM":   llama,
+	"Qwen3ForCausalLM":   llama,
+	"Phi3ForCausalLM":    llama.phi3(),
+	"Gemma2ForCausalLM":  llama.gemma(),
+	"Gemma3ForCausalLM":  llama.gemma(),
+}
+
+// phi3 stores projections fused. Source: transformers, modeling_phi3.py.
+func (f family) phi3() family {
+	f.qkv, f.gateUp = []string{"self_attn.qkv_proj"}, []string{"mlp.gate_up_proj"}
+	return f
+}
+
+// gemma has four norms a layer, of which the second means another thing than
+// in llama. Source: transformers, modeling_gemma2.py.
+func (f family) gemma() family {
+	f.postAttnNorm = f.mlpNorm
+	f.mlpNorm, f.postMLPNorm = "pre_feedforward_layernorm", "post_feedforward_layernorm"
+	return f
 }
 
 func familyOf(cfg modelfile.Config) (family, error) {

@@ -66,10 +66,15 @@ type Inputs struct {
 }
 
 // NumOps bounds the operations that one Forward or ForwardAll records.
-func (m *Model) NumOps() int { return 9*len(m.layers) + 5 }
+func (m *Model) NumOps() int { return maxLayerOps*len(m.layers) + 5 + numHeadOps }
 
-// NumLogitsOps is how many operations one Logits records.
-const NumLogitsOps = 2
+const (
+	maxLayerOps = 11 // with PostNorms
+	numHeadOps  = 2  // logits, and their soft cap
+
+	// NumLogitsOps bounds the operations that one Logits records.
+	NumLogitsOps = 1 + numHeadOps
+)
 
 // Forward records a whole pass and returns the logits, of which rows
 // [0, NumLogits) are in LogitRows' order.
@@ -78,7 +83,7 @@ const NumLogitsOps = 2
 // written: that was the others' whole work.
 func (m *Model) Forward(q kernels.Queue, s *Workspace, in Inputs) kernels.Activation {
 	s.check(in)
-	q.Embed(s.x, m.embed, in.TokenIDs, 1, in.NumTokens)
+	q.Embed(s.x, m.embed, in.TokenIDs, m.embedScale, in.NumTokens)
 	last, T := len(m.layers)-1, in.NumLogits
 	for i := range last {
 		m.attend(q, s, i, in)
@@ -88,12 +93,21 @@ func (m *Model) Forward(q kernels.Queue, s *Workspace, in Inputs) kernels.Activa
 	if T == 0 {
 		return s.logits
 	}
-	q.PagedAttention(s.attn, s.qkv, in.KV, last, in.Batch, m.attn, in.NumTokens)
+	q.PagedAttention(s.attn, s.qkv, in.KV, last, in.Batch, m.layers[last].attn, in.NumTokens)
 	q.GatherRows(s.lastX, s.x, in.LogitRows, T)
 	q.GatherRows(s.lastOut, s.attn, in.LogitRows, T)
 	m.finishLayer(q, s, last, s.lastX, s.lastOut, T)
 	q.RMSNorm(s.norm, s.lastX, m.finalNorm, m.cfg.RMSNormEps, T)
-	q.Linear(s.logits, s.norm, m.head, nil, false, T)
+	return m.headOf(q, s, s.norm, T)
+}
+
+// headOf leaves the logits of T rows of x, normed already, in the first rows of
+// logits.
+func (m *Model) headOf(q kernels.Queue, s *Workspace, x kernels.Activation, T int) kernels.Activation {
+	q.Linear(s.logits, x, m.head, nil, false, T)
+	if m.cfg.LogitSoftCap > 0 {
+		q.SoftCap(s.logits, m.cfg.LogitSoftCap, T)
+	}
 	return s.logits
 }
 
@@ -103,7 +117,7 @@ func (m *Model) Forward(q kernels.Queue, s *Workspace, in Inputs) kernels.Activa
 func (m *Model) ForwardAll(q kernels.Queue, s *Workspace, in Inputs) {
 	in.NumLogits = 0
 	s.check(in)
-	q.Embed(s.x, m.embed, in.TokenIDs, 1, in.NumTokens)
+	q.Embed(s.x, m.embed, in.TokenIDs, m.embedScale, in.NumTokens)
 	for i := range m.layers {
 		m.attend(q, s, i, in)
 		m.finishLayer(q, s, i, s.x, s.attn, in.NumTokens)
@@ -115,8 +129,7 @@ func (m *Model) ForwardAll(q kernels.Queue, s *Workspace, in Inputs) {
 // returns them in rows [0, n), n at most the workspace's maxLogits.
 func (m *Model) Logits(q kernels.Queue, s *Workspace, rows kernels.Ints, n int) kernels.Activation {
 	q.GatherRows(s.lastX, s.norm, rows, n)
-	q.Linear(s.logits, s.lastX, m.head, nil, false, n)
-	return s.logits
+	return m.headOf(q, s, s.lastX, n)
 }
 
 func (s *Workspace) check(in Inputs) {
@@ -129,13 +142,13 @@ func (s *Workspace) check(in Inputs) {
 // attend leaves what layer i's queries see in attn.
 func (m *Model) attend(q kernels.Queue, s *Workspace, i int, in Inputs) {
 	m.writeKV(q, s, i, in)
-	q.PagedAttention(s.attn, s.qkv, in.KV, i, in.Batch, m.attn, in.NumTokens)
+	q.PagedAttention(s.attn, s.qkv, in.KV, i, in.Batch, m.layers[i].attn, in.NumTokens)
 }
 
 // finishLayer adds what attention and the gated MLP of layer i give to x.
 func (m *Model) finishLayer(q kernels.Queue, s *Workspace, i int, x, attn kernels.Activation, T int) {
 	l := &m.layers[i]
-	q.Linear(x, attn, l.out, l.outBias, true, T)
+	m.add(q, s, x, attn, l.out, l.outBias, l.postAttnNorm, T)
 	m.feedForward(q, s, l, x, T)
 }
 
@@ -145,13 +158,23 @@ func (m *Model) writeKV(q kernels.Queue, s *Workspace, i int, in Inputs) {
 	l, T, eps := &m.layers[i], in.NumTokens, m.cfg.RMSNormEps
 	q.RMSNorm(s.norm, s.x, l.attnNorm, eps, T)
 	q.Linear(s.qkv, s.norm, l.qkv, l.qkvBias, false, T)
-	q.RopeKVWrite(s.qkv, in.KV, i, in.Positions, in.Slots, m.rope, m.attn, nil, nil, eps, T)
+	q.RopeKVWrite(s.qkv, in.KV, i, in.Positions, in.Slots, l.rope, l.attn, l.qNorm, l.kNorm, eps, T)
 }
 
 // feedForward adds the gated MLP to x.
 func (m *Model) feedForward(q kernels.Queue, s *Workspace, l *layer, x kernels.Activation, T int) {
 	q.RMSNorm(s.norm, x, l.mlpNorm, m.cfg.RMSNormEps, T)
 	q.Linear(s.gateUp, s.norm, l.gateUp, l.gateUpBias, false, T)
-	q.GateMul(s.mlp, s.gateUp, kernels.SiLU, T)
-	q.Linear(x, s.mlp, l.down, l.downBias, true, T)
+	q.GateMul(s.mlp, s.gateUp, m.gate, T)
+	m.add(q, s, x, s.mlp, l.down, l.downBias, l.postMLPNorm, T)
+}
+
+// add adds w·y + bias to x, by way of a norm if there is one.
+func (m *Model) add(q kernels.Queue, s *Workspace, x, y kernels.Activation, w kernels.Weight, bias, norm kernels.Vector, T int) {
+	if norm == nil {
+		q.Linear(x, y, w, bias, true, T)
+		return
+	}
+	q.Linear(s.norm, y, w, bias, false, T)
+	q.AddRMSNorm(x, s.norm, norm, m.cfg.RMSNormEps, T)
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -29,22 +30,28 @@ type Model struct {
 	finalNorm kernels.Vector
 	head      kernels.Weight // embed itself if tied
 
-	rope kernels.Rope
-	attn kernels.AttnShape
+	embedScale float32
+	gate       kernels.GateKind
 }
 
-// layer holds one block's constants. Biases are nil where there are none.
+// layer holds one block's constants. Biases and norms are nil where there are
+// none.
 type layer struct {
-	attnNorm   kernels.Vector
-	qkv        kernels.Weight // [(Heads+2·KVHeads)·HeadDim, hidden]
-	qkvBias    kernels.Vector
-	out        kernels.Weight // [hidden, Heads·HeadDim]
-	outBias    kernels.Vector
-	mlpNorm    kernels.Vector
-	gateUp     kernels.Weight // [2·mlp, hidden]
-	gateUpBias kernels.Vector
-	down       kernels.Weight // [hidden, mlp]
-	downBias   kernels.Vector
+	attn         kernels.AttnShape
+	rope         kernels.Rope // RotaryDim 0: nothing turns
+	attnNorm     kernels.Vector
+	qkv          kernels.Weight // [(Heads+2·KVHeads)·HeadDim, hidden]
+	qkvBias      kernels.Vector
+	qNorm, kNorm kernels.Vector // [HeadDim]
+	out          kernels.Weight // [hidden, Heads·HeadDim]
+	outBias      kernels.Vector
+	postAttnNorm kernels.Vector
+	mlpNorm      kernels.Vector
+	gateUp       kernels.Weight // [2·mlp, hidden]
+	gateUpBias   kernels.Vector
+	down         kernels.Weight // [hidden, mlp]
+	downBias     kernels.Vector
+	postMLPNorm  kernels.Vector
 }
 
 // Config returns what the model was built from.
@@ -91,18 +98,45 @@ type loader struct {
 
 func (l *loader) model() *Model {
 	w := widthsOf(l.cfg)
-	m := &Model{cfg: l.cfg, dtype: l.opt.DType, attn: attnShape(l.cfg)}
+	m := &Model{cfg: l.cfg, dtype: l.opt.DType, gate: gateKinds[l.cfg.HiddenAct]}
+	// As a number of the weights' type, like the table it multiplies.
+	m.embedScale = l.opt.DType.Round(cmp.Or(l.cfg.EmbedScale, 1))
 	m.embed = l.matrix(l.fam.embed, l.cfg.VocabSize, w.hidden)
 	for i := 0; i < l.cfg.NumLayers && l.err == nil; i++ {
 		m.layers = append(m.layers, l.layer(fmt.Sprintf(l.fam.layer, i)))
 	}
-	m.finalNorm = l.vector(l.fam.finalNorm+".weight", w.hidden)
+	m.finalNorm = l.norm(l.fam.finalNorm, w.hidden)
 	m.head = m.embed
 	if !l.cfg.TieWordEmbeddings {
 		m.head = l.matrix(l.fam.lmHead, l.cfg.VocabSize, w.hidden)
 	}
-	m.rope = l.rope(l.cfg.Rope)
+	l.setAttention(m.layers)
 	return m
+}
+
+var gateKinds = map[string]kernels.GateKind{"silu": kernels.SiLU, "gelu_pytorch_tanh": kernels.GELUTanh}
+
+// setAttention gives each layer its way of attention.
+func (l *loader) setAttention(layers []layer) {
+	cfg := &l.cfg
+	global, rope := attnShape(l.cfg), l.rope(cfg.Rope)
+	local, localRope := global, rope
+	if cfg.Local != nil {
+		local.Window = cfg.SlidingWindow
+		if !cfg.RopeLocal.Equal(cfg.Rope) {
+			localRope = l.rope(cfg.RopeLocal)
+		}
+	}
+	for i := range layers {
+		b := &layers[i]
+		b.attn, b.rope = global, rope
+		if cfg.Local != nil && cfg.Local[i] {
+			b.attn, b.rope = local, localRope
+		}
+		if cfg.NoRope != nil && cfg.NoRope[i] {
+			b.rope = kernels.Rope{}
+		}
+	}
 }
 
 func (l *loader) layer(prefix string) layer {
@@ -110,12 +144,18 @@ func (l *loader) layer(prefix string) layer {
 	heads := []int{cfg.NumHeads * cfg.HeadDim, cfg.NumKVHeads * cfg.HeadDim, cfg.NumKVHeads * cfg.HeadDim}
 	both := []int{w.mlp, w.mlp}
 	var b layer
-	b.attnNorm = l.vector(prefix+fam.attnNorm+".weight", w.hidden)
+	b.attnNorm = l.norm(prefix+fam.attnNorm, w.hidden)
 	b.qkv = l.stacked(prefix, fam.qkv, heads, w.hidden)
 	b.out = l.matrix(prefix+fam.out, w.hidden, w.attn)
-	b.mlpNorm = l.vector(prefix+fam.mlpNorm+".weight", w.hidden)
+	b.mlpNorm = l.norm(prefix+fam.mlpNorm, w.hidden)
 	b.gateUp = l.stacked(prefix, fam.gateUp, both, w.hidden)
 	b.down = l.matrix(prefix+fam.down, w.hidden, w.mlp)
+	if cfg.QKNorm {
+		b.qNorm, b.kNorm = l.norm(prefix+fam.qNorm, cfg.HeadDim), l.norm(prefix+fam.kNorm, cfg.HeadDim)
+	}
+	if cfg.PostNorms {
+		b.postAttnNorm, b.postMLPNorm = l.norm(prefix+fam.postAttnNorm, w.hidden), l.norm(prefix+fam.postMLPNorm, w.hidden)
+	}
 	if cfg.QKVBias {
 		b.qkvBias = l.stackedBias(prefix, fam.qkv, heads)
 	}
@@ -134,7 +174,8 @@ func attnShape(cfg modelfile.Config) kernels.AttnShape {
 		Heads:   cfg.NumHeads,
 		KVHeads: cfg.NumKVHeads,
 		HeadDim: cfg.HeadDim,
-		Scale:   float32(1 / math.Sqrt(float64(cfg.HeadDim))),
+		Scale:   cmp.Or(cfg.AttnScale, float32(1/math.Sqrt(float64(cfg.HeadDim)))),
+		SoftCap: cfg.AttnSoftCap,
 	}
 }
 
@@ -144,9 +185,12 @@ func (l *loader) tensor(name string, shape ...int) (modelfile.Tensor, bool) {
 		return modelfile.Tensor{}, false
 	}
 	t, err := l.src.Tensor(name, shape...)
-	l.fail(err)
+	if err != nil {
+		l.fail(err)
+		return modelfile.Tensor{}, false
+	}
 	l.used[name] = true
-	return plain(t), err == nil
+	return plain(t), true
 }
 
 func (l *loader) fail(err error) {
@@ -240,14 +284,24 @@ func sum(values []int) int {
 	return total
 }
 
-func (l *loader) vector(name string, n int) kernels.Vector {
+func (l *loader) vector(name string, n int) kernels.Vector { return l.newVector(l.values(name, n)) }
+
+// norm reads a norm's weights.
+func (l *loader) norm(name string, n int) kernels.Vector {
+	values := l.values(name+".weight", n)
+	for i := range values {
+		values[i] += l.cfg.NormOffset
+	}
+	return l.newVector(values)
+}
+
+func (l *loader) values(name string, n int) []float32 {
 	t, ok := l.tensor(name, n)
 	if !ok {
 		return nil
 	}
-	values := floats(t)
-	l.finish(t)
-	return l.newVector(values)
+	defer l.finish(t)
+	return floats(t)
 }
 
 func (l *loader) newVector(values []float32) kernels.Vector {
@@ -259,13 +313,14 @@ func (l *loader) newVector(values []float32) kernels.Vector {
 	return v
 }
 
-// rope tabulates cos and sin of each position's angles, in float64 so that far
-// positions keep theirs.
+// rope tabulates cos and sin of each position's angles, times the rope's scale,
+// in float64 so that far positions keep theirs.
 //
 // Source: Su et al. 2021, §3.2.2.
 func (l *loader) rope(r modelfile.Rope) kernels.Rope {
 	half, positions := r.Dim/2, l.opt.MaxModelLen
 	cos, sin := make([]float32, positions*half), make([]float32, positions*half)
+	scale := cmp.Or(r.Scale, 1)
 	for i := range half {
 		frequency := math.Pow(r.Theta, -2*float64(i)/float64(r.Dim))
 		if r.Divisors != nil {
@@ -273,7 +328,7 @@ func (l *loader) rope(r modelfile.Rope) kernels.Rope {
 		}
 		for p := range positions {
 			s, c := math.Sincos(float64(p) * frequency)
-			cos[p*half+i], sin[p*half+i] = float32(c), float32(s)
+			cos[p*half+i], sin[p*half+i] = float32(scale*c), float32(scale*s)
 		}
 	}
 	style := kernels.RopeNeoX

@@ -270,7 +270,7 @@ func TestWeightBytes(t *testing.T) {
 }
 
 func TestWorkspaceBytes(t *testing.T) {
-	cfg := modelfile.Config{VocabSize: 1000, HiddenSize: 64, IntermediateSize: 96, NumHeads: 4, NumKVHeads: 2, HeadDim: 32}
+	cfg := modelfile.Config{VocabSize: 1000, HiddenSize: 64, IntermediateSize: 96, NumHeads: 4, NumKVHeads: 2, HeadDim: 32, Rope: modelfile.Rope{Dim: 32}}
 	// x, norm, qkv, attn, gate_up, mlp; then last x, last attn, logits; then rope.
 	want := int64(4 * (10*(64+64+256+128+192+96) + 3*(64+128+1000) + 32*500))
 	if got := model.WorkspaceBytes(cfg, 10, 3, 500); got != want {

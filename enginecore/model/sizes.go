@@ -90,7 +90,11 @@ func WorkspaceBytes(cfg modelfile.Config, maxTokens, maxLogits, maxModelLen int)
 	w := widthsOf(cfg)
 	perToken := int64(2*w.hidden + w.qkv + w.attn + 3*w.mlp)
 	perLogit := int64(w.hidden + w.attn + cfg.VocabSize)
-	return 4 * (perToken*int64(maxTokens) + perLogit*int64(maxLogits) + int64(cfg.HeadDim)*int64(maxModelLen))
+	perPosition := int64(cfg.Rope.Dim)
+	if cfg.Local != nil && !cfg.RopeLocal.Equal(cfg.Rope) {
+		perPosition += int64(cfg.RopeLocal.Dim)
+	}
+	return 4 * (perToken*int64(maxTokens) + perLogit*int64(maxLogits) + perPosition*int64(maxModelLen))
 }
 
 // KVShape describes the KV cache of a model.

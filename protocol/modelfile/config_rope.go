@@ -230,6 +230,12 @@ func longRope(p *object, c *Config, r *Rope) {
 	}
 }
 
+// Equal says whether both turn alike.
+func (r Rope) Equal(other Rope) bool {
+	return r.Theta == other.Theta && r.Dim == other.Dim && r.Scale == other.Scale && r.Interleaved == other.Interleaved &&
+		slices.Equal(r.Divisors, other.Divisors)
+}
+
 // check holds a rope against the head it turns.
 func (r *Rope) check(headDim int) error {
 	switch {
