@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"govllm/protocol/modelfile"
@@ -51,8 +52,11 @@ var besideTokenizer = []string{
 // the content of model.safetensors.index.json, if there is one.
 func (l *listing) choose(part Part, gguf string, index []byte) ([]string, error) {
 	if gguf != "" {
-		one, err := l.chooseGGUF(gguf)
-		return []string{one}, err
+		first, err := l.chooseGGUF(gguf)
+		if err != nil {
+			return nil, err
+		}
+		return l.shardsOf(first)
 	}
 	paths := l.present(besideTokenizer)
 	if tokenizers := l.present(tokenizerFiles); len(tokenizers) > 0 {
@@ -97,12 +101,13 @@ func (l *listing) chooseWeights(index []byte) ([]string, error) {
 }
 
 var (
-	splitSuffix = regexp.MustCompile(`-\d{5}-of-\d{5}$`)
-	quantSuffix = regexp.MustCompile(`(?i)(UD-)?(I?Q\d[\w]*|BF16|F16|F32|MXFP4[\w]*)$`)
+	shardSuffix = regexp.MustCompile(`-(\d{5})-of-(\d{5})$`)
+	quantSuffix = regexp.MustCompile(`(?i)(UD-)?(I?Q\d\w*|BF16|F16|F32|MXFP4\w*)$`)
 )
 
-// chooseGGUF finds the one GGUF file of a name or of a quantization, which
-// stands at the end of the file's name: model-Q4_K_M.gguf, model.Q4_K_M.gguf.
+// chooseGGUF finds the GGUF file of a name or of a quantization, which stands
+// at the end of the file's name: model-Q4_K_M.gguf, model.Q4_K_M.gguf,
+// model-Q4_K_M-00001-of-00003.gguf. Files that are not split come first.
 func (l *listing) chooseGGUF(want string) (string, error) {
 	if isGGUF(want) {
 		if !l.has(want) {
@@ -110,25 +115,38 @@ func (l *listing) chooseGGUF(want string) (string, error) {
 		}
 		return want, nil
 	}
-	var whole, split []string
+	var found []string
 	for _, p := range l.ggufs() {
-		stem := stemOf(p)
-		unsplit := splitSuffix.ReplaceAllString(stem, "")
-		switch {
-		case !endsInWord(unsplit, want):
-		case unsplit != stem:
-			split = append(split, p)
-		default:
-			whole = append(whole, p)
+		if endsInWord(shardSuffix.ReplaceAllString(stemOf(p), ""), want) {
+			found = append(found, p)
 		}
 	}
-	switch {
-	case len(whole) > 0:
-		return slices.MinFunc(whole, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }), nil
-	case len(split) > 0:
-		return "", fmt.Errorf("%s is split into %d files, which is %w; join them with llama-gguf-split --merge and give the file", want, len(split), ErrUnsupported)
+	if len(found) == 0 {
+		return "", fmt.Errorf("GGUF file of quantization %s %w; %s", want, ErrNotFound, l.holds())
 	}
-	return "", fmt.Errorf("GGUF file of quantization %s %w; %s", want, ErrNotFound, l.holds())
+	return slices.MinFunc(found, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }), nil
+}
+
+// shardsOf returns a GGUF file with the others that it is split into.
+func (l *listing) shardsOf(first string) ([]string, error) {
+	stem := first[:len(first)-len(".gguf")]
+	m := shardSuffix.FindStringSubmatch(stem)
+	if m == nil {
+		return []string{first}, nil
+	}
+	if m[1] != "00001" {
+		return nil, fmt.Errorf("%s: %w: name the first of its files, -00001-of-%s.gguf", first, ErrInvalid, m[2])
+	}
+	count, _ := strconv.Atoi(m[2]) // five digits
+	var shards []string
+	for i := range count {
+		shard := fmt.Sprintf("%s-%05d-of-%s.gguf", strings.TrimSuffix(stem, m[0]), i+1, m[2])
+		if !l.has(shard) {
+			return nil, fmt.Errorf("%s, one of %d files that belong together, is %w", shard, count, ErrNotFound)
+		}
+		shards = append(shards, shard)
+	}
+	return shards, nil
 }
 
 // ggufs are the language models among the GGUF files, sorted.
@@ -154,7 +172,7 @@ func (l *listing) holds() string {
 	if ggufs := l.ggufs(); len(ggufs) > 0 {
 		var quants []string
 		for _, p := range ggufs {
-			name := cmp.Or(strings.ToUpper(quantSuffix.FindString(splitSuffix.ReplaceAllString(stemOf(p), ""))), p)
+			name := cmp.Or(strings.ToUpper(quantSuffix.FindString(shardSuffix.ReplaceAllString(stemOf(p), ""))), p)
 			if !slices.Contains(quants, name) {
 				quants = append(quants, name)
 			}

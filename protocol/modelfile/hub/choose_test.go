@@ -66,8 +66,11 @@ func TestChoose(t *testing.T) {
 		{name: "the shorter name", files: []string{"M-UD-Q4_K_XL.gguf", "M-Q4_K_XL.gguf"}, gguf: "Q4_K_XL", want: []string{"M-Q4_K_XL.gguf"}},
 		{name: "in a folder", files: []string{"Q8_0/M-Q8_0.gguf"}, gguf: "Q8_0", want: []string{"Q8_0/M-Q8_0.gguf"}},
 		{name: "not the vision part", files: []string{"mmproj-F16.gguf", "M-F16.gguf"}, gguf: "F16", want: []string{"M-F16.gguf"}},
-		{name: "split", files: []string{"M-F16-00001-of-00002.gguf", "M-F16-00002-of-00002.gguf"}, gguf: "F16", is: hub.ErrUnsupported},
-		{name: "whole before split", files: []string{"M-F16-00001-of-00002.gguf", "M.F16.gguf"}, gguf: "F16", want: []string{"M.F16.gguf"}},
+		{name: "split", files: []string{"M-F16-00001-of-00002.gguf", "M-F16-00002-of-00002.gguf", "M-Q8_0.gguf"}, gguf: "F16",
+			want: []string{"M-F16-00001-of-00002.gguf", "M-F16-00002-of-00002.gguf"}},
+		{name: "split, one is missing", files: []string{"M-F16-00001-of-00002.gguf"}, gguf: "F16", is: hub.ErrNotFound},
+		{name: "split, by another's name", files: []string{"M-F16-00001-of-00002.gguf", "M-F16-00002-of-00002.gguf"}, gguf: "M-F16-00002-of-00002.gguf", is: hub.ErrInvalid},
+		{name: "whole before split", files: []string{"M-F16-00001-of-00002.gguf", "M-F16-00002-of-00002.gguf", "M.F16.gguf"}, gguf: "F16", want: []string{"M.F16.gguf"}},
 		{name: "by name", files: []string{"x/M.gguf", "M.gguf"}, gguf: "x/M.gguf", want: []string{"x/M.gguf"}},
 		{name: "no such name", files: []string{"M.gguf"}, gguf: "N.gguf", is: hub.ErrNotFound},
 	} {

@@ -18,13 +18,13 @@ const parallelFiles = 8
 // Request names what to fetch.
 type Request struct {
 	Repo     string // OWNER/NAME
-	GGUF     string // a quantization or a file, of a repository of GGUF files; it is all that is fetched
+	GGUF     string // a quantization or a file, in a repository of GGUF files: all that is fetched
 	Revision string // branch, tag or commit; "": main
 	Part     Part
 }
 
 // Fetch brings what is missing into the cache and returns the path of the
-// snapshot's directory, or of the GGUF file in it. Where the hub cannot be
+// snapshot's directory, or of the (first) GGUF file in it. Where the hub cannot be
 // reached, a copy in the cache that has all that is wanted will do.
 func (c *Client) Fetch(ctx context.Context, req Request) (string, error) {
 	if req.Revision == "" {

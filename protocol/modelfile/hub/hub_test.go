@@ -180,6 +180,27 @@ func TestSameContentComesOnce(t *testing.T) {
 	}
 }
 
+// A GGUF file holds all of a model: its path is what Fetch returns.
+func TestGGUF(t *testing.T) {
+	h := newHub(t)
+	repo := &hubtest.Repo{Commit: commit, Files: map[string][]byte{
+		"README.md": []byte("# tiny"), "config.json": []byte("{}"), "BF16/tiny-BF16.gguf": random(21, 3000), "tiny-Q4_K_M.gguf": random(22, 2000),
+	}}
+	h.Repos["govllm/tiny-GGUF"] = repo
+	cache := t.TempDir()
+	for _, c := range []*hub.Client{
+		newClient(t, hub.Options{CacheDir: cache, Endpoint: h.URL}),
+		newClient(t, hub.Options{CacheDir: cache, Offline: true}),
+	} {
+		path := fetch(t, c, hub.Request{Repo: "govllm/tiny-GGUF", GGUF: "BF16", Part: hub.Description})
+		dir := filepath.Join(cache, "models--govllm--tiny-GGUF", "snapshots", commit)
+		if want := filepath.Join(dir, "BF16", "tiny-BF16.gguf"); path != want {
+			t.Errorf("Fetch = %s, want %s", path, want)
+		}
+		wantFiles(t, dir, repo, "BF16/tiny-BF16.gguf")
+	}
+}
+
 func TestShards(t *testing.T) {
 	h := newHub(t)
 	repo := h.Repos[repoName]
