@@ -20,6 +20,7 @@ import (
 	"govllm/cmd/internal/flags"
 	"govllm/frontend/api/openai"
 	"govllm/frontend/chat"
+	"govllm/frontend/chat/jinja"
 	"govllm/frontend/engineclient"
 	"govllm/frontend/metrics"
 	"govllm/frontend/tokenizer"
@@ -110,6 +111,10 @@ func loadModel(opts *flags.Frontend) (openai.Config, error) {
 	if err != nil {
 		return openai.Config{}, err
 	}
+	options, err := apiOptions(opts)
+	if err != nil {
+		return openai.Config{}, err
+	}
 	names := opts.ServedModelNames
 	if len(names) == 0 {
 		names = []string{opts.Model}
@@ -117,8 +122,30 @@ func loadModel(opts *flags.Frontend) (openai.Config, error) {
 	return openai.Config{
 		Tokenizer: tok, Templates: templates, ServedModelNames: names, ModelRoot: opts.Model,
 		MaxModelLen: maxModelLen, VocabSize: m.Config.VocabSize, MaxLogprobs: opts.MaxLogprobs, EOSTokenIDs: m.EOSTokenIDs(),
-		Defaults: samplingDefaults(opts, &m.Generation), ResponseRole: opts.ResponseRole, ErrorFormat: openai.ErrorFormat(opts.ErrorFormat),
+		Defaults: samplingDefaults(opts, &m.Generation), ResponseRole: opts.ResponseRole, Options: options, ErrorFormat: openai.ErrorFormat(opts.ErrorFormat),
 	}, nil
+}
+
+// apiOptions are what requests may bring and what answers hold.
+func apiOptions(opts *flags.Frontend) (openai.Options, error) {
+	o := openai.Options{
+		TrustRequestTemplate: opts.TrustRequestTemplate, ExcludeToolsForNone: opts.ExcludeToolsForNone,
+		TokensAsTokenIDs: opts.TokensAsTokenIDs, PromptTokensDetails: opts.PromptTokensDetails,
+		ForceIncludeUsage: opts.ForceIncludeUsage, StreamInterval: opts.StreamInterval,
+	}
+	if len(opts.TemplateKwargs) == 0 {
+		return o, nil
+	}
+	raw, err := json.Marshal(opts.TemplateKwargs, json.Deterministic(true))
+	if err != nil {
+		return o, err
+	}
+	v, err := jinja.FromJSON(raw)
+	if err != nil {
+		return o, fmt.Errorf("--default-chat-template-kwargs: %w", err)
+	}
+	o.TemplateKwargs = v.(*jinja.Dict) // the value of a JSON object
+	return o, nil
 }
 
 // chatTemplates takes --chat-template, a file or the template itself, else the

@@ -61,6 +61,12 @@ func ParseTemplate(source string) (*Template, error) {
 // detects it, else FormatString.
 func (t *Template) ContentFormat() string { return t.format }
 
+// NamesRole reports whether the template knows a role: whether it names it in
+// quotes, as vLLM decides it.
+func (t *Template) NamesRole(role string) bool {
+	return strings.Contains(t.source, `"`+role+`"`) || strings.Contains(t.source, "'"+role+"'")
+}
+
 // Input is one conversation to render.
 type Input struct {
 	Messages  []jinja.Value // dicts in the client's own key order: role, content, name, tool_calls, …

@@ -10,13 +10,16 @@ type TokenLogprob struct {
 	ID      int32
 	Text    string // what the token adds to the text: see Logprobs
 	Bytes   []byte // of the token alone; not to be modified
+	Hidden  bool   // the text leaves it out, a special token
 	Logprob float64
-	// Top are the alternatives: the token itself, then the most likely others
-	// by falling probability.
+	Rank    int64 // among all tokens, from 1; 0 if unknown
+	// Top are the alternatives: the token itself, then the others as asked for,
+	// the most likely ones by falling probability. nil if none are known, and
+	// then Logprob says nothing.
 	Top []TokenLogprob
 }
 
-// minLogprob stands in for -Inf, which JSON cannot hold, as in vLLM.
+// minLogprob stands in for -Inf and NaN, which JSON cannot hold, as in vLLM.
 const minLogprob = -9999
 
 // Logprobs words the log probabilities of one continuation. A character whose
@@ -25,38 +28,66 @@ const minLogprob = -9999
 // worded as if they stood in the token's place.
 type Logprobs struct {
 	tokenBytes func(id int32) []byte
+	hidden     func(id int32) bool
 	pending    []byte // of an incomplete character
 }
 
 // NewLogprobs returns the words of a continuation's beginning. tokenBytes gives
-// the bytes of a token.
-func NewLogprobs(tokenBytes func(id int32) []byte) *Logprobs {
-	return &Logprobs{tokenBytes: tokenBytes}
+// the bytes of a token; hidden, which may be nil, tells tokens that the text
+// leaves out: they have a text of their own and join no character.
+func NewLogprobs(tokenBytes func(id int32) []byte, hidden func(id int32) bool) *Logprobs {
+	if hidden == nil {
+		hidden = func(int32) bool { return false }
+	}
+	return &Logprobs{tokenBytes: tokenBytes, hidden: hidden}
+}
+
+// First words a token of which no log probability is known: a prompt's first.
+func (l *Logprobs) First(id int32) TokenLogprob {
+	t := l.word(id, 0, 0)
+	l.advance(t)
+	return t
 }
 
 // Next words row i of an engine's log probabilities.
 func (l *Logprobs) Next(rows *protocol.LogprobsLists, i int) TokenLogprob {
 	ids := rows.TokenIDs[i*rows.Width : (i+1)*rows.Width]
 	logprobs := rows.Logprobs[i*rows.Width : (i+1)*rows.Width]
-	t := l.word(ids[0], logprobs[0])
+	var rank int64
+	if i < len(rows.Ranks) {
+		rank = rows.Ranks[i]
+	}
+	t := l.word(ids[0], logprobs[0], rank)
 	t.Top = append(make([]TokenLogprob, 0, len(ids)), t)
 	for j := 1; j < len(ids); j++ {
-		if ids[j] != ids[0] { // the token itself stands first
-			t.Top = append(t.Top, l.word(ids[j], logprobs[j]))
+		if ids[j] != ids[0] && ids[j] >= 0 { // the token itself stands first; -1 pads
+			t.Top = append(t.Top, l.word(ids[j], logprobs[j], int64(j)))
 		}
+	}
+	l.advance(t)
+	return t
+}
+
+// advance takes a token into the text.
+func (l *Logprobs) advance(t TokenLogprob) {
+	if t.Hidden {
+		return
 	}
 	l.pending = append(l.pending, t.Bytes...)
 	_, incomplete := tokenizer.AppendLossy(nil, l.pending)
 	l.pending = l.pending[:copy(l.pending, l.pending[len(l.pending)-incomplete:])]
-	return t
 }
 
-func (l *Logprobs) word(id int32, logprob float32) TokenLogprob {
-	b := l.tokenBytes(id)
-	all := b
-	if len(l.pending) > 0 {
-		all = append(append([]byte(nil), l.pending...), b...)
+func (l *Logprobs) word(id int32, logprob float32, rank int64) TokenLogprob {
+	t := TokenLogprob{ID: id, Bytes: l.tokenBytes(id), Hidden: l.hidden(id), Rank: rank, Logprob: minLogprob}
+	if p := float64(logprob); p > minLogprob {
+		t.Logprob = p
+	}
+	all := t.Bytes
+	if len(l.pending) > 0 && !t.Hidden {
+		all = append(append([]byte(nil), l.pending...), t.Bytes...)
 	}
 	text, _ := tokenizer.AppendLossy(nil, all)
-	return TokenLogprob{ID: id, Text: string(text), Bytes: b, Logprob: max(float64(logprob), minLogprob)}
+	t.Text = string(text)
+	return t
 }

@@ -15,7 +15,7 @@ func TestLogprobs(t *testing.T) {
 		TokenIDs: []int32{0, 3, 0, 1, 0, 3, 2, 3, 1, 3, 5, 0, 4, 0, 3, 5, 0, 3},
 		Logprobs: []float32{-1, -0.5, -1, -2, -1, -1.5, -3, -1, -2, float32(math.Inf(-1)), -4, -5, -1, -2, -3, -1, -2, -3},
 	}
-	l := NewLogprobs(func(id int32) []byte { return []byte(tokens[id]) })
+	l := NewLogprobs(func(id int32) []byte { return []byte(tokens[id]) }, nil)
 	var texts, top []string
 	for i := range rows.NumTokens {
 		e := l.Next(rows, i)
@@ -51,7 +51,7 @@ func FuzzLogprobsJoin(f *testing.F) {
 			t.Skip("not a text")
 		}
 		n := int(size)%4 + 1
-		l := NewLogprobs(func(id int32) []byte { return []byte(text[int(id)*n : min(len(text), (int(id)+1)*n)]) })
+		l := NewLogprobs(func(id int32) []byte { return []byte(text[int(id)*n : min(len(text), (int(id)+1)*n)]) }, nil)
 		var got strings.Builder
 		for id := 0; id*n < len(text); id++ {
 			got.WriteString(l.Next(&protocol.LogprobsLists{NumTokens: 1, Width: 1, TokenIDs: []int32{int32(id)}, Logprobs: []float32{-1}}, 0).Text)

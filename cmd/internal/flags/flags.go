@@ -66,6 +66,7 @@ type Core struct {
 // Frontend are the options of vllm-frontend.
 type Frontend struct {
 	Common
+	Answers
 	Host                     string
 	Port                     int
 	ServedModelNames         []string
@@ -110,6 +111,7 @@ func NewCore() (*Core, *cli.Set) {
 // flags.
 func NewFrontend() (*Frontend, *cli.Set) {
 	f := &Frontend{
+		Answers:          defaultAnswers(),
 		Common:           defaultCommon(),
 		Port:             8000,
 		ResponseRole:     "assistant",
@@ -216,7 +218,7 @@ func coreFlags(c *Core) []cli.Flag {
 }
 
 func frontendFlags(f *Frontend) []cli.Flag {
-	return []cli.Flag{
+	return append(answerFlags(&f.Answers), []cli.Flag{
 		{Name: "host", Group: "Server", Help: "address to listen on; all if not given", Value: cli.String(&f.Host)},
 		{Name: "port", Group: "Server", Help: "port to listen on", Value: cli.Int(&f.Port, 0, 65535)},
 		{Name: "served-model-name", Group: "Server", Help: "names that clients may give as model; the first is shown and labels the metrics", Value: cli.Strings(&f.ServedModelNames)},
@@ -236,5 +238,5 @@ func frontendFlags(f *Frontend) []cli.Flag {
 		{Name: "engine-stall-timeout", Group: "Observability", Help: "seconds that a core with requests may complete no step, and at least 10 times its longest one, before it counts as stalled and GET /ready fails; 0: it never does", Value: cli.Float(&f.EngineStallTimeout, 0, 86400)},
 		{Name: "stall-fails-health", Group: "Observability", Help: "GET /health fails too while a core is stalled, so that it is restarted", Value: cli.Bool(&f.StallFailsHealth)},
 		{Name: "log-stats-interval", Group: "Observability", Help: "seconds between log lines of statistics", Env: "VLLM_LOG_STATS_INTERVAL", Value: cli.Float(&f.LogStatsInterval, 0, 86400)},
-	}
+	}...)
 }

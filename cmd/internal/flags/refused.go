@@ -36,13 +36,10 @@ var refused = []struct {
 	{"the size of the CPU's KV cache is --kv-cache-memory-bytes", []string{"gpu-memory-utilization"}},
 	{"structured output is not served", []string{"structured-outputs-config", "guided-decoding-backend"}},
 	{"tool and reasoning parsers are not served", []string{
-		"enable-auto-tool-choice", "tool-call-parser", "tool-parser-plugin", "reasoning-parser", "exclude-tools-when-tool-choice-none", "tool-server",
+		"enable-auto-tool-choice", "tool-call-parser", "tool-parser-plugin", "reasoning-parser", "tool-server",
 	}},
-	{"requests cannot bring their own template", []string{"trust-request-chat-template", "default-chat-template-kwargs"}},
 	{"the template itself decides between text and parts", []string{"chat-template-content-format"}},
 	{"logits are changed by request parameters alone", []string{"logits-processors", "logits-processor-pattern"}},
-	{"log probabilities name tokens by their text", []string{"return-tokens-as-token-ids"}},
-	{"every token is sent at once", []string{"stream-interval"}},
 	{"the scheduler admits by --max-num-seqs and --max-num-batched-tokens", []string{
 		"scheduler-cls", "max-num-partial-prefills", "max-long-partial-prefills", "max-num-active-seqs", "disable-chunked-mm-input",
 		"scheduler-reserve-full-isl", "num-lookahead-slots",
@@ -55,7 +52,7 @@ var refused = []struct {
 	{"there is one HTTP server; leave it out", []string{"uvicorn-log-level", "disable-frontend-multiprocessing", "h11-max-incomplete-event-size", "h11-max-header-count", "log-config-file", "grpc"}},
 	{"requests and outputs are not logged", []string{"enable-log-requests", "enable-log-outputs", "enable-log-deltas", "max-log-len", "log-error-stack", "disable-log-requests"}},
 	{"such response fields are not served", []string{
-		"enable-request-id-headers", "enable-prompt-tokens-details", "enable-per-request-metrics", "enable-force-include-usage",
+		"enable-request-id-headers", "enable-per-request-metrics",
 		"enable-tokenizer-info-endpoint", "fingerprint-mode",
 	}},
 	{"tracing is not served", []string{"otlp-traces-endpoint", "collect-detailed-traces"}},

@@ -2,12 +2,16 @@ package openai
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"govllm/frontend/chat"
 	"govllm/frontend/chat/jinja"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // chatRequest is the body of POST /v1/chat/completions.
@@ -18,6 +22,9 @@ type chatRequest struct {
 	logprobs            chatLogprobsFields
 	MaxTokens           *int
 	MaxCompletionTokens *int
+	ToolChoice          toolChoice // "": not given
+	Echo                bool
+	ReturnPromptText    bool
 }
 
 // conversation is what a chat template is rendered with; /tokenize takes it
@@ -27,7 +34,11 @@ type conversation struct {
 	AddGenerationPrompt  bool
 	ContinueFinalMessage bool
 	AddSpecialTokens     *bool // nil: no, the template has written them already
+	Template             *string
 	TemplateKwargs       *jinja.Dict
+	Tools                jinja.Value // nil: none
+	Documents            jinja.Value // nil: none
+	ReasoningEffort      string
 }
 
 type chatMessage struct {
@@ -51,20 +62,20 @@ type chatChoice struct {
 }
 
 type chatResponse struct {
-	ID                string       `json:"id"`
-	Object            string       `json:"object"`
-	Created           int64        `json:"created"`
-	Model             string       `json:"model"`
-	Choices           []chatChoice `json:"choices"`
-	ServiceTier       *string      `json:"service_tier"`
-	SystemFingerprint *string      `json:"system_fingerprint"`
-	Usage             usage        `json:"usage"`
-	PromptLogprobs    *struct{}    `json:"prompt_logprobs"`
-	PromptTokenIDs    []int32      `json:"prompt_token_ids"`
-	PromptText        *string      `json:"prompt_text"`
-	KVTransferParams  *struct{}    `json:"kv_transfer_params"`
-	ECTransferParams  *struct{}    `json:"ec_transfer_params"`
-	Metrics           *struct{}    `json:"metrics"`
+	ID                string             `json:"id"`
+	Object            string             `json:"object"`
+	Created           int64              `json:"created"`
+	Model             string             `json:"model"`
+	Choices           []chatChoice       `json:"choices"`
+	ServiceTier       *string            `json:"service_tier"`
+	SystemFingerprint *string            `json:"system_fingerprint"`
+	Usage             usage              `json:"usage"`
+	PromptLogprobs    promptLogprobsJSON `json:"prompt_logprobs"`
+	PromptTokenIDs    []int32            `json:"prompt_token_ids"`
+	PromptText        *string            `json:"prompt_text"`
+	KVTransferParams  *struct{}          `json:"kv_transfer_params"`
+	ECTransferParams  *struct{}          `json:"ec_transfer_params"`
+	Metrics           *struct{}          `json:"metrics"`
 }
 
 func (c *conversation) fields() []field {
@@ -74,12 +85,13 @@ func (c *conversation) fields() []field {
 		boolField("add_generation_prompt", &c.AddGenerationPrompt),
 		boolField("continue_final_message", &c.ContinueFinalMessage),
 		optBoolField("add_special_tokens", &c.AddSpecialTokens),
+		optStringField("chat_template", &c.Template),
 		c.kwargsField(),
-		unservedField("chat_template", "the model's own template is used"),
-		unservedField("tools", "tools are not served; describe them in a message"),
-		unservedField("documents", "put documents into a message"),
-		unservedField("media_io_kwargs", "only text is served"),
-		unservedField("mm_processor_kwargs", "only text is served"),
+		toolsField("tools", &c.Tools),
+		documentsField(&c.Documents),
+		c.reasoningEffortField(),
+		unservedField("media_io_kwargs", "only text is served", "{}"),
+		unservedField("mm_processor_kwargs", "only text is served", "{}"),
 	}
 }
 
@@ -89,76 +101,175 @@ func (c *chatRequest) fields() []field {
 	return append(fields,
 		intField("max_tokens", &c.MaxTokens),
 		intField("max_completion_tokens", &c.MaxCompletionTokens),
-		unservedField("tool_choice", "tools are not served", `"none"`, `"auto"`),
-		unservedField("parallel_tool_calls", "tools are not served", "true", "false"),
-		unservedField("reasoning_effort", "reasoning is not served; leave it out"),
-		unservedField("include_reasoning", "reasoning is not served; leave it out", "true"),
-		unservedField("echo", "put the last message before the text yourself", "false"),
-		unservedField("return_prompt_text", "POST /tokenize shows what a chat becomes", "false"),
+		toolChoiceField(&c.ToolChoice),
+		boolField("echo", &c.Echo),
+		boolField("return_prompt_text", &c.ReturnPromptText),
+		unservedField("parallel_tool_calls", "tool calls are not parsed", "true", "false"),
+		unservedField("include_reasoning", "reasoning is not told apart from the text; leave it out", "true"),
 	)
 }
 
 func (c *conversation) kwargsField() field {
 	return field{"chat_template_kwargs", objectSchema, func(raw jsontext.Value) *APIError {
 		c.TemplateKwargs = nil
-		switch raw.Kind() {
-		case 'n':
-			return nil
-		case '{':
-			v, err := jinja.FromJSON(raw)
-			if err != nil {
-				return invalid("chat_template_kwargs", "chat_template_kwargs: %v", err)
-			}
-			c.TemplateKwargs = v.(*jinja.Dict) // the value of a JSON object
-			return nil
+		v, err := parseObject("chat_template_kwargs", raw)
+		if d, ok := v.(*jinja.Dict); ok {
+			c.TemplateKwargs = d
 		}
-		return wrongType("chat_template_kwargs", "an object", raw)
+		return err
 	}}
 }
 
-func (c *conversation) validate() []*APIError {
-	var errs []*APIError
+// documentsField takes a list of objects of texts, in the client's key order.
+func documentsField(dest *jinja.Value) field {
+	return field{"documents", objectsSchema, func(raw jsontext.Value) *APIError {
+		*dest = nil
+		switch {
+		case raw.Kind() == 'n':
+			return nil
+		case raw.Kind() != '[':
+			return wrongType("documents", "a list of objects", raw)
+		}
+		list := jinja.NewList()
+		for i, v := range elements(raw) {
+			at := fmt.Sprintf("documents.%d", i)
+			if v.Kind() != '{' {
+				return wrongType(at, "an object, best with title and text", v)
+			}
+			document, err := parseObject(at, v)
+			if err != nil {
+				return err
+			}
+			for key, text := range document.(*jinja.Dict).All() {
+				if _, ok := text.(jinja.Str); !ok {
+					return invalid(at, "`%s` must hold only texts, but %q is none.", at, abbreviate(string(key.(jinja.Str))))
+				}
+			}
+			list.Append(document)
+		}
+		*dest = list
+		return nil
+	}}
+}
+
+// reasoningEfforts are the values that vLLM takes; templates may know fewer.
+var reasoningEfforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
+// reasoningEffortField takes one of them for the template to see.
+func (c *conversation) reasoningEffortField() field {
+	const name = "reasoning_effort"
+	return field{name, stringSchema, func(raw jsontext.Value) *APIError {
+		c.ReasoningEffort = ""
+		if err := stringField(name, &c.ReasoningEffort).set(raw); err != nil || raw.Kind() == 'n' {
+			return err
+		}
+		if !slices.Contains(reasoningEfforts, c.ReasoningEffort) {
+			return invalid(name, "reasoning_effort must be one of %s, got %q.", strings.Join(reasoningEfforts, ", "), abbreviate(c.ReasoningEffort))
+		}
+		return nil
+	}}
+}
+
+// kwargs are what the template gets beside its usual variables: the server's
+// defaults, the request's, and what follows from its fields. As in vLLM, null
+// and "auto" leave a default.
+// Source: build_chat_params, and merge_kwargs in vllm/renderers/params.py.
+func (c *conversation) kwargs(defaults *jinja.Dict) *jinja.Dict {
+	if defaults == nil && c.TemplateKwargs == nil && c.ReasoningEffort == "" {
+		return nil
+	}
+	merged := defaults.Clone()
+	for key, v := range c.TemplateKwargs.All() {
+		if v != jinja.None && v != jinja.Str("auto") {
+			merged.Set(string(key.(jinja.Str)), v) // of a JSON object
+		}
+	}
+	if c.ReasoningEffort != "" {
+		merged.Set("reasoning_effort", jinja.Str(c.ReasoningEffort))
+		if _, given := c.TemplateKwargs.Get("enable_thinking"); !given {
+			merged.Set("enable_thinking", jinja.Bool(c.ReasoningEffort != "none"))
+		}
+	}
+	return merged
+}
+
+func (s *Server) validateConversation(c *conversation, errs *complaints) {
 	if len(c.Messages) == 0 {
-		errs = append(errs, invalid("messages", "`messages` must be provided and non-empty."))
+		errs.refuse("messages", "`messages` must be provided and non-empty.")
 	}
 	if c.AddGenerationPrompt && c.ContinueFinalMessage {
-		errs = append(errs, invalid("continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True."))
+		errs.refuse("continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
 	}
-	return errs
+	if c.Template != nil && !s.cfg.TrustRequestTemplate {
+		errs.refuse("chat_template", "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted chat template.")
+	}
 }
 
 func (s *Server) validateChat(c *chatRequest) *APIError {
-	errs := append(c.sampling.validate(s.cfg.VocabSize), c.conversation.validate()...)
-	for _, e := range []*APIError{c.logprobs.resolve(&c.sampling), s.checkLogprobs("top_logprobs", c.Logprobs)} {
-		if e != nil {
-			errs = append(errs, e)
-		}
+	errs := s.validate(&c.sampling)
+	s.validateConversation(&c.conversation, &errs)
+	c.logprobs.resolve(&c.sampling, &errs)
+	if len(c.LogprobTokenIDs) == 0 {
+		errs.add(s.checkLogprobs("top_logprobs", c.Logprobs))
+	}
+	if c.Tools == nil && c.ToolChoice == toolsAuto {
+		errs.refuse("tool_choice", "When using `tool_choice`, `tools` must be set.")
 	}
 	return joinErrors(errs)
 }
 
-// renderChat gives the token IDs of a conversation under the model's template.
-func (s *Server) renderChat(ctx context.Context, c *conversation) ([]int32, error) {
-	if s.cfg.Templates == nil {
-		return nil, invalid("messages", "The model has no chat template, and none is guessed. Start the server with --chat-template FILE, or use /v1/completions.")
+// renderChat gives the prompt of a conversation: under the request's own
+// template, if it has one, else the model's.
+func (s *Server) renderChat(ctx context.Context, c *conversation, how tokenizing) (tokens, error) {
+	template, limits, err := s.template(c)
+	if err != nil {
+		return tokens{}, err
 	}
-	template := s.cfg.Templates.For(false)
 	in := chat.Input{
+		Tools:                c.Tools,
+		Documents:            c.Documents,
 		AddGenerationPrompt:  c.AddGenerationPrompt,
 		ContinueFinalMessage: c.ContinueFinalMessage,
-		Kwargs:               c.TemplateKwargs,
+		Kwargs:               c.kwargs(s.cfg.TemplateKwargs),
 		Context:              ctx,
 		Now:                  s.now,
+		Limits:               limits,
 	}
 	in.BOSToken, in.EOSToken = s.specialText(s.cfg.Tokenizer.BOS()), s.specialText(s.cfg.Tokenizer.EOS())
-	for _, m := range c.Messages {
+	for _, m := range c.messagesFor(template) {
 		in.Messages = append(in.Messages, m.value(template.ContentFormat()))
 	}
 	text, err := template.Render(in)
 	if err != nil {
-		return nil, err
+		return tokens{}, err
 	}
-	return s.promptIDs(prompt{text: text, isText: true}, deref(c.AddSpecialTokens, false))
+	return s.tokenizePrompt(prompt{text: text, isText: true}, how)
+}
+
+// What a template that came with a request may take: a tenth of the model's
+// own. The model's is trusted to need what it needs.
+const (
+	maxRequestTemplate = 1 << 20 // bytes
+	requestShare       = 10
+)
+
+func (s *Server) template(c *conversation) (*chat.Template, jinja.Limits, error) {
+	if c.Template == nil {
+		if s.cfg.Templates == nil {
+			return nil, jinja.Limits{}, invalid("messages", "The model has no chat template, and none is guessed. Start the server with --chat-template FILE, or use /v1/completions.")
+		}
+		return s.cfg.Templates.For(c.Tools != nil), jinja.Limits{}, nil
+	}
+	if n := len(*c.Template); n > maxRequestTemplate {
+		return nil, jinja.Limits{}, invalid("chat_template", "chat_template has %d bytes, more than the %d allowed; give it to the server with --chat-template FILE.", n, maxRequestTemplate)
+	}
+	template, err := chat.ParseTemplate(*c.Template)
+	if err != nil {
+		return nil, jinja.Limits{}, invalid("chat_template", "chat_template: %v", err)
+	}
+	limits := jinja.DefaultLimits
+	limits.Steps, limits.Bytes, limits.Output = limits.Steps/requestShare, limits.Bytes/requestShare, limits.Output/requestShare
+	return template, limits, nil
 }
 
 func (s *Server) specialText(id int32, ok bool) string {
@@ -172,24 +283,27 @@ func (s *Server) specialText(id int32, ok bool) string {
 // chatJob renders the conversation and resolves how long the reply may be: as
 // asked, or as the model's generation config says, or the rest of the context.
 func (s *Server) chatJob(ctx context.Context, c *chatRequest) (job, error) {
-	ids, err := s.renderChat(ctx, &c.conversation)
+	conversation := c.conversation
+	if c.ToolChoice == toolsNone && s.cfg.ExcludeToolsForNone {
+		conversation.Tools = nil
+	}
+	prompt, err := s.renderChat(ctx, &conversation, c.tokenizing(deref(c.AddSpecialTokens, false), false))
 	if err != nil {
 		return job{}, err
 	}
-	name, asked := "max_completion_tokens", c.MaxCompletionTokens
-	if asked == nil {
-		name, asked = "max_tokens", c.MaxTokens
+	length := lengthField{name: "max_completion_tokens", asked: c.MaxCompletionTokens, fits: c.TruncatePrompt != nil}
+	if length.asked == nil {
+		length.name, length.asked = "max_tokens", c.MaxTokens
 	}
-	if asked == nil && s.cfg.Defaults.MaxTokens != nil {
-		asked = s.clampDefault(nil, s.cfg.Defaults.MaxTokens, len(ids))
+	if length.asked == nil {
+		length.asked, length.fits = s.cfg.Defaults.MaxTokens, true
 	}
-	n, apiErr := s.maxTokens(name, asked, len(ids), c.MinTokens)
-	if apiErr != nil {
-		return job{}, apiErr
+	p := c.sampling
+	if c.Echo && p.PromptLogprobs == nil && !c.Stream { // a stream has no place for them
+		top := deref(c.logprobs.top, 0)
+		p.PromptLogprobs = &top
 	}
-	j, err := s.newJob(&c.sampling, ids, n)
-	j.chat = true
-	return j, err
+	return s.newJob(&p, prompt, length)
 }
 
 // role is whose turn the reply is: the server's, or, where the last message is
@@ -201,50 +315,85 @@ func (s *Server) role(c *conversation) string {
 	return c.Messages[len(c.Messages)-1].role
 }
 
+// echoed is what echo puts before a reply of that role: the last message, if
+// it is the same one's.
+func (c *chatRequest) echoed(role string) string {
+	last := c.Messages[len(c.Messages)-1]
+	if !c.Echo || last.role != role {
+		return ""
+	}
+	return last.text()
+}
+
 // createChatCompletion serves POST /v1/chat/completions.
 func (s *Server) createChatCompletion(w http.ResponseWriter, r *http.Request) {
 	arrival := s.now()
 	var c chatRequest
-	unknown, err := decodeBody(r, c.fields())
-	id := "chatcmpl-" + requestID(r, c.RequestID)
+	base, err := s.decode(r, &c.sampling, c.fields())
+	id := "chatcmpl-" + base
 	if err != nil {
 		s.fail(w, r, err, id)
 		return
 	}
-	s.logUnknown(unknown)
 	if e := firstError(s.validateChat(&c), s.checkModel(c.Model)); e != nil {
 		s.fail(w, r, e, id)
 		return
 	}
+	ctx, end := s.begin(r.Context(), arrival, c.TimeoutMS, id, base)
+	defer end()
 	j, err := s.chatJob(r.Context(), &c)
 	if err != nil {
 		s.fail(w, r, err, id)
 		return
 	}
-	seqs, err := s.submit(r.Context(), arrival, id, []job{j})
+	seqs, err := s.submit(ctx, newOrder(&c.sampling, id, arrival, []job{j}, s.wording(&c.sampling, chatForm, deref(c.Logprobs, 0))))
 	if err != nil {
 		s.fail(w, r, err, id)
 		return
 	}
 	defer closeAll(seqs)
-	model, created, role := s.cfg.ServedModelNames[0], arrival.Unix(), s.role(&c.conversation)
 	if c.Stream {
-		final, continuous := c.usage()
-		s.respond(w, r, id, seqs, newChunker(true, role, id, model, created, continuous), final)
+		s.respond(ctx, w, r, &c.sampling, id, seqs, newChunker(s.chatChunks(&c, &j, id, arrival)))
 		return
 	}
-	resp := chatResponse{ID: id, Object: "chat.completion", Created: created, Model: model}
-	for _, q := range seqs {
-		done, err := q.collect(r.Context())
-		if err != nil {
-			s.fail(w, r, err, id)
-			return
-		}
-		resp.Choices = append(resp.Choices, chatChoice{
-			Index: q.index, Message: chatMessage{Role: role, Content: done.text}, Logprobs: done.logprobs,
-			FinishReason: done.finish.String(), StopReason: newStopReason(done.reason),
-		})
+	s.answerChat(ctx, w, r, &c, chatResponse{ID: id, Object: "chat.completion", Created: arrival.Unix(), Model: s.cfg.ServedModelNames[0]}, seqs)
+}
+
+func (s *Server) chatChunks(c *chatRequest, j *job, id string, arrival time.Time) chunkForm {
+	_, continuous := s.usage(&c.sampling)
+	role := s.role(&c.conversation)
+	form := chunkForm{chat: true, id: id, model: s.cfg.ServedModelNames[0], created: arrival.Unix(),
+		continuous: continuous, tokenIDs: c.ReturnTokenIDs, role: role, choices: j.n, echo: c.echoed(role)}
+	if c.ReturnPromptText {
+		form.promptText = &j.prompt.text
 	}
-	resp.Usage = totals(seqs)
+	return form
+}
+
+func (s *Server) answerChat(ctx context.Context, w http.ResponseWriter, r *http.Request, c *chatRequest, resp chatResponse, seqs []*sequence) {
+	all, err := collectAll(ctx, seqs)
+	if err != nil {
+		s.fail(w, r, err, resp.ID)
+		return
+	}
+	role := s.role(&c.conversation)
+	for i, done := range all {
+		q := seqs[i]
+		choice := chatChoice{Index: q.index, Message: chatMessage{Role: role, Content: c.echoed(role) + done.text},
+			Logprobs: q.logprobs.form(done.logprobs), FinishReason: done.finish.String(), StopReason: newStopReason(done.reason)}
+		if c.ReturnTokenIDs {
+			choice.TokenIDs = orEmpty(done.tokenIDs)
+		}
+		resp.Choices = append(resp.Choices, choice)
+	}
+	first := seqs[0]
+	resp.PromptLogprobs = first.scores.value()
+	if c.ReturnTokenIDs {
+		resp.PromptTokenIDs = first.prompt.ids
+	}
+	if c.ReturnPromptText {
+		resp.PromptText = &first.prompt.text
+	}
+	resp.Usage = s.totals(seqs)
 	writeJSON(w, http.StatusOK, resp)
 }

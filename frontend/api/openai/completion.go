@@ -1,10 +1,13 @@
 package openai
 
 import (
+	"context"
 	"net/http"
+	"strconv"
+	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"govllm/frontend/api/httpserver"
+	"govllm/frontend/outputs"
 	"govllm/protocol"
 )
 
@@ -15,25 +18,19 @@ type completionRequest struct {
 	Prompts          []prompt
 	MaxTokens        *int
 	AddSpecialTokens bool
-}
-
-// prompt is a text, or the IDs that it would have given.
-type prompt struct {
-	text   string
-	ids    []int32
-	isText bool
+	Echo             bool
 }
 
 type completionChoice struct {
-	Index          int         `json:"index"`
-	Text           string      `json:"text"`
-	Logprobs       any         `json:"logprobs"` // *completionLogprobs or null
-	FinishReason   string      `json:"finish_reason"`
-	StopReason     *stopReason `json:"stop_reason"`
-	TokenIDs       []int32     `json:"token_ids"`
-	PromptLogprobs *struct{}   `json:"prompt_logprobs"`
-	PromptTokenIDs []int32     `json:"prompt_token_ids"`
-	RoutedExperts  *string     `json:"routed_experts"`
+	Index          int                `json:"index"`
+	Text           string             `json:"text"`
+	Logprobs       any                `json:"logprobs"` // *completionLogprobs or null
+	FinishReason   string             `json:"finish_reason"`
+	StopReason     *stopReason        `json:"stop_reason"`
+	TokenIDs       []int32            `json:"token_ids"`
+	PromptLogprobs promptLogprobsJSON `json:"prompt_logprobs"`
+	PromptTokenIDs []int32            `json:"prompt_token_ids"`
+	RoutedExperts  *string            `json:"routed_experts"`
 }
 
 type completionResponse struct {
@@ -69,96 +66,56 @@ func (r *stopReason) MarshalJSON() ([]byte, error) {
 func (c *completionRequest) fields() []field {
 	c.AddSpecialTokens = true
 	return append(c.sampling.fields(),
-		c.promptField(),
+		promptField(&c.Prompts),
 		intField("max_tokens", &c.MaxTokens),
 		boolField("add_special_tokens", &c.AddSpecialTokens),
-		unservedField("echo", "put the prompt before the text yourself", "false"),
+		boolField("echo", &c.Echo),
 		intField("logprobs", &c.Logprobs),
 		unservedField("suffix", "no model here fills in the middle", `""`),
 		unservedField("prompt_embeds", "send text or token IDs"),
 	)
 }
 
-// maxPrompts is vLLM's bound on a list of prompts, VLLM_MAX_COMPLETION_PROMPTS.
-var maxPrompts = envInt("VLLM_MAX_COMPLETION_PROMPTS", 1024)
-
-const promptSchema = `{"type":["string","array"],"items":{"anyOf":[{"type":"string"},{"type":"integer","minimum":0},{"type":"array","items":{"type":"integer","minimum":0}}]}}`
-
-// promptField takes a text, a list of texts, a list of token IDs or a list of
-// such lists.
-func (c *completionRequest) promptField() field {
-	return field{"prompt", promptSchema, func(raw jsontext.Value) *APIError {
-		c.Prompts = nil
-		switch raw.Kind() {
-		case 'n':
-			return nil
-		case '"':
-			c.Prompts = []prompt{{text: unquote(raw), isText: true}}
-			return nil
-		case '[':
-			return c.promptList(elements(raw))
-		}
-		return wrongType("prompt", "a text, a list of texts, a list of token IDs or a list of such lists", raw)
-	}}
-}
-
-func (c *completionRequest) promptList(values []jsontext.Value) *APIError {
-	if len(values) > 0 && values[0].Kind() == '0' {
-		ids, err := parseTokenIDs("prompt", values)
-		c.Prompts = []prompt{{ids: ids}}
-		return err
-	}
-	if len(values) > maxPrompts {
-		return invalid("prompt", "prompt holds %d prompts, more than the %d allowed; VLLM_MAX_COMPLETION_PROMPTS of the server raises that.", len(values), maxPrompts)
-	}
-	for _, v := range values {
-		switch {
-		case v.Kind() != values[0].Kind():
-			return invalid("prompt", "`prompt` must hold texts or lists of token IDs, not both.")
-		case v.Kind() == '"':
-			c.Prompts = append(c.Prompts, prompt{text: unquote(v), isText: true})
-		case v.Kind() == '[':
-			ids, err := parseTokenIDs("prompt", elements(v))
-			if err != nil {
-				return err
-			}
-			c.Prompts = append(c.Prompts, prompt{ids: ids})
-		default:
-			return wrongType("prompt", "a text, a list of texts, a list of token IDs or a list of such lists", v)
-		}
-	}
-	return nil
-}
+// scores reports the idiom for judging a text: echo without output. One token
+// is generated all the same, and not shown.
+func (c *completionRequest) scores() bool { return c.Echo && c.MaxTokens != nil && *c.MaxTokens == 0 }
 
 func (s *Server) validateCompletion(c *completionRequest) *APIError {
-	errs := c.sampling.validate(s.cfg.VocabSize)
-	if e := s.checkLogprobs("logprobs", c.Logprobs); e != nil {
-		errs = append(errs, e)
+	errs := s.validate(&c.sampling)
+	if len(c.LogprobTokenIDs) == 0 {
+		errs.add(s.checkLogprobs("logprobs", c.Logprobs))
+	} else if c.Logprobs == nil {
+		errs.refuse("logprob_token_ids", "when using `logprob_token_ids`, `logprobs` must be set.")
+	} else if c.scores() {
+		errs.refuse("logprob_token_ids", "`logprob_token_ids` is not supported when `echo=True` and `max_tokens=0` because no output tokens are generated.")
 	}
 	if len(c.Prompts) == 0 {
-		errs = append(errs, invalid("prompt", "`prompt` must be provided and non-empty."))
+		errs.refuse("prompt", "`prompt` must be provided and non-empty.")
 	}
 	return joinErrors(errs)
 }
 
 // completionJobs tokenizes the prompts and resolves max_tokens for each.
 func (s *Server) completionJobs(c *completionRequest) ([]job, error) {
-	asked := c.MaxTokens
-	if asked == nil {
-		sixteen := 16 // OpenAI's default
-		asked = &sixteen
+	length := lengthField{name: "max_tokens", asked: c.MaxTokens, fits: c.MaxTokens == nil || c.TruncatePrompt != nil}
+	one, sixteen := 1, 16 // OpenAI's default
+	switch {
+	case c.MaxTokens == nil:
+		length.asked = &sixteen
+	case c.scores():
+		length.asked = &one
+	}
+	p := c.sampling
+	if c.Echo && p.PromptLogprobs == nil {
+		p.PromptLogprobs = p.Logprobs
 	}
 	jobs := make([]job, len(c.Prompts))
-	for i, p := range c.Prompts {
-		ids, err := s.promptIDs(p, c.AddSpecialTokens)
+	for i, prompt := range c.Prompts {
+		t, err := s.tokenizePrompt(prompt, c.tokenizing(c.AddSpecialTokens, c.Echo))
 		if err != nil {
 			return nil, err
 		}
-		n, apiErr := s.maxTokens("max_tokens", s.clampDefault(c.MaxTokens, asked, len(ids)), len(ids), c.MinTokens)
-		if apiErr != nil {
-			return nil, apiErr
-		}
-		if jobs[i], err = s.newJob(&c.sampling, ids, n); err != nil {
+		if jobs[i], err = s.newJob(&p, t, length); err != nil {
 			return nil, err
 		}
 	}
@@ -166,85 +123,138 @@ func (s *Server) completionJobs(c *completionRequest) ([]job, error) {
 }
 
 // newJob asks for the request's n continuations of a prompt.
-func (s *Server) newJob(p *sampling, ids []int32, maxTokens int) (job, error) {
-	params, err := s.params(p, maxTokens)
-	return job{promptIDs: ids, params: params, n: deref(p.N, 1), cacheSalt: p.CacheSalt}, err
+func (s *Server) newJob(p *sampling, prompt tokens, length lengthField) (job, error) {
+	n, apiErr := s.maxTokens(length, len(prompt.ids), p.MinTokens)
+	if apiErr != nil {
+		return job{}, apiErr
+	}
+	params, err := s.params(p, &s.cfg.Defaults, n)
+	return job{prompt: prompt, params: params, n: deref(p.N, 1)}, err
 }
 
-// clampDefault shortens a default that does not fit behind the prompt: only a
-// number that the client chose can be refused.
-func (s *Server) clampDefault(given, value *int, promptLen int) *int {
-	if room := s.cfg.MaxModelLen - promptLen; given == nil && room > 0 && *value > room {
-		return &room
+// echoed puts the prompt before a choice's text and tokens. As in vLLM its
+// text is left out where token IDs are returned.
+func (c *completionRequest) echoed(q *sequence, text string, logprobs []outputs.TokenLogprob) (string, []outputs.TokenLogprob) {
+	if !c.Echo {
+		return text, logprobs
 	}
-	return value
+	if c.scores() {
+		text, logprobs = "", nil
+	}
+	if !c.ReturnTokenIDs {
+		text = q.prompt.text + text
+	}
+	if q.logprobs != nil {
+		prompt := q.scores.entries
+		if c.ReturnTokenIDs { // then the text shows none of them
+			prompt = hideAll(prompt)
+		}
+		logprobs = append(prompt[:len(prompt):len(prompt)], logprobs...)
+	}
+	return text, logprobs
 }
 
-// promptIDs gives a prompt's token IDs, all of them in the vocabulary.
-func (s *Server) promptIDs(p prompt, addSpecial bool) ([]int32, error) {
-	ids := p.ids
-	if p.isText {
-		var err error
-		if ids, err = s.cfg.Tokenizer.Encode(p.text, addSpecial); err != nil {
-			return nil, invalid("prompt", "The prompt cannot be tokenized: %v", err)
-		}
+func hideAll(entries []outputs.TokenLogprob) []outputs.TokenLogprob {
+	hidden := make([]outputs.TokenLogprob, len(entries))
+	for i, e := range entries {
+		hidden[i], hidden[i].Hidden = e, true
 	}
-	if len(ids) == 0 {
-		return nil, invalid("prompt", "The prompt must not be empty: it gives no tokens.")
-	}
-	for _, id := range ids {
-		if int(id) >= s.cfg.VocabSize {
-			return nil, invalid("prompt", "Token ID %d is out of vocabulary: the highest is %d.", id, s.cfg.VocabSize-1)
-		}
-	}
-	return ids, nil
+	return hidden
 }
 
 // createCompletion serves POST /v1/completions.
 func (s *Server) createCompletion(w http.ResponseWriter, r *http.Request) {
 	arrival := s.now()
 	var c completionRequest
-	unknown, err := decodeBody(r, c.fields())
-	id := "cmpl-" + requestID(r, c.RequestID)
+	base, err := s.decode(r, &c.sampling, c.fields())
+	id := "cmpl-" + base
 	if err != nil {
 		s.fail(w, r, err, id)
 		return
 	}
-	s.logUnknown(unknown)
 	if e := firstError(s.validateCompletion(&c), s.checkModel(c.Model)); e != nil {
 		s.fail(w, r, e, id)
 		return
 	}
+	ctx, end := s.begin(r.Context(), arrival, c.TimeoutMS, id, base)
+	defer end()
 	jobs, err := s.completionJobs(&c)
 	if err != nil {
 		s.fail(w, r, err, id)
 		return
 	}
-	seqs, err := s.submit(r.Context(), arrival, id, jobs)
+	seqs, err := s.submit(ctx, newOrder(&c.sampling, id, arrival, jobs, s.wording(&c.sampling, completionForm, deref(c.Logprobs, 0))))
 	if err != nil {
 		s.fail(w, r, err, id)
 		return
 	}
 	defer closeAll(seqs)
-	model, created := s.cfg.ServedModelNames[0], arrival.Unix()
 	if c.Stream {
-		final, continuous := c.usage()
-		s.respond(w, r, id, seqs, newChunker(false, "", id, model, created, continuous), final)
+		s.respond(ctx, w, r, &c.sampling, id, seqs, newChunker(s.completionChunks(&c, id, arrival)))
 		return
 	}
-	resp := completionResponse{ID: id, Object: "text_completion", Created: created, Model: model}
-	for _, q := range seqs {
-		done, err := q.collect(r.Context())
-		if err != nil {
-			s.fail(w, r, err, id)
-			return
-		}
-		resp.Choices = append(resp.Choices, completionChoice{
-			Index: q.index, Text: done.text, Logprobs: done.logprobs, FinishReason: done.finish.String(), StopReason: newStopReason(done.reason),
-		})
+	s.answerCompletion(ctx, w, r, &c, completionResponse{ID: id, Object: "text_completion", Created: arrival.Unix(), Model: s.cfg.ServedModelNames[0]}, seqs)
+}
+
+func (s *Server) completionChunks(c *completionRequest, id string, arrival time.Time) chunkForm {
+	_, continuous := s.usage(&c.sampling)
+	form := chunkForm{id: id, model: s.cfg.ServedModelNames[0], created: arrival.Unix(), continuous: continuous, tokenIDs: c.ReturnTokenIDs}
+	if c.Echo {
+		form.prefix = func(q *sequence, d *delta) { d.Text, d.logprobs = c.echoed(q, d.Text, d.logprobs) }
 	}
-	resp.Usage = totals(seqs)
+	return form
+}
+
+func (s *Server) answerCompletion(ctx context.Context, w http.ResponseWriter, r *http.Request, c *completionRequest, resp completionResponse, seqs []*sequence) {
+	all, err := collectAll(ctx, seqs)
+	if err != nil {
+		s.fail(w, r, err, resp.ID)
+		return
+	}
+	for i, done := range all {
+		q := seqs[i]
+		text, logprobs := c.echoed(q, done.text, done.logprobs)
+		choice := completionChoice{Index: q.index, Text: text, Logprobs: q.logprobs.form(logprobs),
+			FinishReason: done.finish.String(), StopReason: newStopReason(done.reason), PromptLogprobs: q.scores.value()}
+		if c.ReturnTokenIDs {
+			choice.TokenIDs, choice.PromptTokenIDs = orEmpty(done.tokenIDs), q.prompt.ids
+		}
+		resp.Choices = append(resp.Choices, choice)
+	}
+	resp.Usage = s.totals(seqs)
 	writeJSON(w, http.StatusOK, resp)
+}
+
+// orEmpty makes a list of no IDs [], not null.
+func orEmpty(ids []int32) []int32 {
+	if ids == nil {
+		return []int32{}
+	}
+	return ids
+}
+
+// decode reads a generating request's body. The ID it returns is the one the
+// client gave, or a new one.
+func (s *Server) decode(r *http.Request, p *sampling, fields []field) (id string, err error) {
+	unknown, err := decodeBody(r, fields)
+	id = httpserver.RequestID(r, p.RequestID)
+	if err != nil {
+		return id, err
+	}
+	s.logUnknown(unknown)
+	p.readHeaders(r.Header)
+	return id, nil
+}
+
+// readHeaders takes what proxies say about a request: a priority wins over the
+// body's, a session does not. Source: GenerateBaseServing.
+func (p *sampling) readHeaders(h http.Header) {
+	if n, err := strconv.Atoi(h.Get("X-Vllm-Priority")); err == nil {
+		p.Priority = n
+	}
+	if p.SessionID == "" {
+		p.SessionID = h.Get("X-Session-Id")
+	}
 }
 
 // firstError returns the first refusal that is one, as an error.

@@ -27,6 +27,12 @@ type field struct {
 	set    func(raw jsontext.Value) *APIError
 }
 
+// named is f under another name: that of a member whose path f's messages tell.
+func (f field) named(name string) field {
+	f.name = name
+	return f
+}
+
 // JSON Schemas of the common kinds of fields. null leaves the default.
 const (
 	boolSchema     = `{"type":["boolean","null"]}`
@@ -237,6 +243,18 @@ func stringField(name string, dest *string) field {
 	}}
 }
 
+// optStringField is a stringField that tells "" from nothing given.
+func optStringField(name string, dest **string) field {
+	return field{name, stringSchema, func(raw jsontext.Value) *APIError {
+		*dest = nil
+		if raw.Kind() == 'n' {
+			return nil
+		}
+		*dest = new(string)
+		return stringField(name, *dest).set(raw)
+	}}
+}
+
 // stringsField takes one text, a list of them, or null.
 func stringsField(name string, dest *[]string) field {
 	return field{name, stringsSchema, func(raw jsontext.Value) *APIError {
@@ -338,6 +356,13 @@ func unservedField(name, way string, defaults ...string) field {
 		}
 		return notServed(name, way)
 	}}
+}
+
+func isEmptyObject(raw jsontext.Value) bool {
+	if raw.Kind() != '{' {
+		return false
+	}
+	return len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0
 }
 
 // ignoredField is one that vLLM accepts and does nothing with.

@@ -15,35 +15,60 @@ import (
 
 // usage is what a request cost. Source: UsageInfo.
 type usage struct {
-	PromptTokens            int       `json:"prompt_tokens"`
-	TotalTokens             int       `json:"total_tokens"`
-	CompletionTokens        int       `json:"completion_tokens"`
-	PromptTokensDetails     *struct{} `json:"prompt_tokens_details"`     // null until served
-	CompletionTokensDetails *struct{} `json:"completion_tokens_details"` // null: no reasoning parser
+	PromptTokens            int            `json:"prompt_tokens"`
+	TotalTokens             int            `json:"total_tokens"`
+	CompletionTokens        int            `json:"completion_tokens"`
+	PromptTokensDetails     *promptDetails `json:"prompt_tokens_details"`     // null without --enable-prompt-tokens-details
+	CompletionTokensDetails *struct{}      `json:"completion_tokens_details"` // null: no reasoning parser
+}
+
+// promptDetails says where prompt tokens came from.
+// Source: PromptTokenUsageInfo.
+type promptDetails struct {
+	CachedTokens       int       `json:"cached_tokens"`
+	CreatedCacheTokens *int      `json:"created_cache_tokens"`
+	MultimodalTokens   *struct{} `json:"multimodal_tokens"` // null: only text is served
 }
 
 func newUsage(prompt, completion int) usage {
 	return usage{PromptTokens: prompt, CompletionTokens: completion, TotalTokens: prompt + completion}
 }
 
+// order is what a request asks of the engines.
+type order struct {
+	id      string // the one the client sees
+	arrival time.Time
+	jobs    []job
+	wording wording // of log probabilities
+
+	cacheSalt string
+	sessionID string
+	priority  int
+}
+
 // job is a prompt and how many continuations of it to ask the engine for.
 type job struct {
-	promptIDs []int32
-	params    *protocol.SamplingParams
-	n         int
-	cacheSalt string
-	chat      bool
+	prompt tokens
+	params *protocol.SamplingParams
+	n      int
 }
 
 // sequence is one continuation being generated.
 type sequence struct {
-	index     int // of the choice
-	promptLen int
-	pays      bool // for the prompt: the first of its continuations does
-	stream    *engineclient.Stream
-	out       *outputs.Sequence
-	stops     bool          // the frontend has the last word on how it ends
-	logprobs  *logprobsForm // nil: not asked for
+	index  int // of the choice
+	prompt *tokens
+	pays   bool // for the prompt: the first of its continuations does
+	stream *engineclient.Stream
+	out    *outputs.Sequence
+	stops  bool // the frontend has the last word on how it ends
+	cached int  // of the prompt's tokens
+
+	logprobs *logprobsForm   // nil: not asked for
+	scores   *promptLogprobs // of the prompt's tokens; nil: not asked for
+
+	cancelled bool
+	held      delta // what a stream has not told yet: see gather
+	told      bool  // it has told something
 }
 
 // delta is what an update adds to a continuation.
@@ -52,54 +77,77 @@ type delta struct {
 	logprobs []outputs.TokenLogprob // one per token, if asked for
 }
 
+func (d *delta) empty() bool {
+	return len(d.TokenIDs) == 0 && d.Text == "" && d.Finish == protocol.FinishNone
+}
+
+// newOrder takes what a request says of all its continuations.
+func newOrder(p *sampling, id string, arrival time.Time, jobs []job, wording wording) *order {
+	return &order{id: id, arrival: arrival, jobs: jobs, wording: wording,
+		cacheSalt: deref(p.CacheSalt, ""), sessionID: p.SessionID, priority: p.Priority}
+}
+
 // submit sends one request per continuation. Choices are numbered prompt by
 // prompt. On an error none is left running.
-func (s *Server) submit(ctx context.Context, arrival time.Time, id string, jobs []job) ([]*sequence, error) {
+func (s *Server) submit(ctx context.Context, o *order) ([]*sequence, error) {
 	var seqs []*sequence
-	for _, j := range jobs {
+	for i := range o.jobs {
+		j := &o.jobs[i]
 		var parent *engineclient.Parent
 		if j.n > 1 {
 			parent = engineclient.NewParent(j.n)
 		}
-		internal := engineclient.NewRequestID(id)
+		internal := engineclient.NewRequestID(o.id)
 		for child := range j.n {
 			req := &protocol.EngineCoreRequest{
 				RequestID:      internal,
-				ExternalReqID:  id,
-				PromptTokenIDs: j.promptIDs,
+				ExternalReqID:  o.id,
+				PromptTokenIDs: j.prompt.ids,
 				SamplingParams: j.params,
-				ArrivalTime:    float64(arrival.UnixNano()) / 1e9,
-				CacheSalt:      j.cacheSalt,
+				ArrivalTime:    float64(o.arrival.UnixNano()) / 1e9,
+				CacheSalt:      o.cacheSalt,
+				SessionID:      o.sessionID,
+				Priority:       o.priority,
 			}
 			if parent != nil {
 				req.RequestID = engineclient.ChildRequestID(child, internal)
 				req.SamplingParams = childParams(j.params, child)
 			}
 			stops := len(j.params.Stop) > 0
-			stream, err := s.cfg.Client.Submit(ctx, req, engineclient.Meta{Arrival: arrival, Parent: parent, StopStrings: stops})
+			stream, err := s.cfg.Client.Submit(ctx, req, engineclient.Meta{Arrival: o.arrival, Parent: parent, StopStrings: stops})
 			if err != nil {
 				closeAll(seqs)
+				if ctx.Err() != nil {
+					return nil, ended(ctx)
+				}
 				return nil, err
 			}
-			seqs = append(seqs, &sequence{
-				logprobs: s.newLogprobs(j),
-				index:    len(seqs), promptLen: len(j.promptIDs), pays: child == 0, stream: stream, stops: stops,
-				out: outputs.New(outputs.Config{
-					Detokenizer: s.cfg.Tokenizer.NewDetokenizer(j.promptIDs, j.params.SkipSpecialTokens),
-					Stop:        j.params.Stop, IncludeStop: j.params.IncludeStopStrInOutput, MinTokens: j.params.MinTokens,
-				}),
-			})
+			q := s.newSequence(o, j, stream, len(seqs))
+			q.pays = child == 0
+			seqs = append(seqs, q)
 		}
 	}
 	return seqs, nil
 }
 
-// newLogprobs is nil where none were asked for.
-func (s *Server) newLogprobs(j job) *logprobsForm {
-	if j.params.Logprobs == nil {
-		return nil
+func (s *Server) newSequence(o *order, j *job, stream *engineclient.Stream, index int) *sequence {
+	q := &sequence{index: index, prompt: &j.prompt, stream: stream, stops: len(j.params.Stop) > 0,
+		out: outputs.New(outputs.Config{
+			Detokenizer: s.cfg.Tokenizer.NewDetokenizer(j.prompt.ids, j.params.SkipSpecialTokens),
+			Stop:        j.params.Stop, IncludeStop: j.params.IncludeStopStrInOutput, MinTokens: j.params.MinTokens,
+		}),
 	}
-	return &logprobsForm{words: outputs.NewLogprobs(s.cfg.Tokenizer.TokenBytes), chat: j.chat, num: *j.params.Logprobs}
+	if j.params.Logprobs != nil || len(j.params.LogprobTokenIDs) > 0 {
+		var hidden func(int32) bool
+		if j.params.SkipSpecialTokens {
+			hidden = s.cfg.Tokenizer.IsSpecial
+		}
+		q.logprobs = &logprobsForm{wording: o.wording, words: outputs.NewLogprobs(s.cfg.Tokenizer.TokenBytes, hidden)}
+	}
+	if j.params.PromptLogprobs != nil {
+		q.scores = s.newPromptLogprobs(&j.prompt)
+	}
+	return q
 }
 
 // childParams gives each of n continuations a seed of its own, if the request
@@ -125,24 +173,28 @@ func closeAll(seqs []*sequence) {
 // Finish set is the last.
 func (q *sequence) next(ctx context.Context) (delta, error) {
 	u, err := q.stream.Next(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return delta{}, errClientGone
-		}
-		if errors.Is(err, io.EOF) { // the caller reads no further than Finish
-			return delta{}, errGeneration
-		}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return q.interrupted(ctx)
+	case errors.Is(err, io.EOF): // the caller reads no further than Finish
+		return delta{}, errGeneration
+	case err != nil:
 		return delta{}, err
-	}
-	if u.Finish == protocol.FinishError {
+	case u.Finish == protocol.FinishError:
 		return delta{}, errGeneration
 	}
+	q.cached = u.NumCachedTokens
+	if q.scores != nil && u.PromptLogprobs != nil {
+		q.scores.add(u.PromptLogprobs)
+	}
 	d := delta{Delta: q.out.Append(u.TokenIDs, u.Finish, u.StopReason)}
-	if q.logprobs != nil && len(d.TokenIDs) > 0 {
-		if u.Logprobs == nil {
+	if len(d.TokenIDs) > 0 {
+		if q.logprobs != nil && u.Logprobs == nil || q.scores != nil && !q.scores.complete() {
 			return delta{}, errNoLogprobs
 		}
-		d.logprobs = q.logprobs.entries(d.TokenIDs, u.Logprobs)
+		if q.logprobs != nil {
+			d.logprobs = q.logprobs.entries(d.TokenIDs, u.Logprobs)
+		}
 	}
 	if d.Finish != protocol.FinishNone && q.stops {
 		q.stream.Finish(d.Finish)
@@ -150,32 +202,59 @@ func (q *sequence) next(ctx context.Context) (delta, error) {
 	return d, nil
 }
 
+// interrupted ends a continuation whose request's context has ended: with an
+// error, or, if it was cancelled by its ID, with what there is.
+func (q *sequence) interrupted(ctx context.Context) (delta, error) {
+	err := ended(ctx)
+	if !errors.Is(err, errCancelled) {
+		return delta{}, err
+	}
+	q.stream.Close()
+	q.cancelled = true
+	return delta{Delta: q.out.Append(nil, protocol.FinishAbort, protocol.StopReason{})}, nil
+}
+
 // completed is a continuation that has ended.
 type completed struct {
 	text     string
+	tokenIDs []int32
 	finish   protocol.FinishReason
 	reason   protocol.StopReason
-	logprobs any // of the endpoint's form; nil: not asked for
+	logprobs []outputs.TokenLogprob
 }
 
 // collect reads a continuation to its end.
 func (q *sequence) collect(ctx context.Context) (completed, error) {
+	var c completed
 	var text []byte
-	var logprobs []outputs.TokenLogprob
 	for {
 		d, err := q.next(ctx)
 		if err != nil {
 			return completed{}, err
 		}
 		text = append(text, d.Text...)
-		logprobs = append(logprobs, d.logprobs...)
+		c.tokenIDs = append(c.tokenIDs, d.TokenIDs...)
+		c.logprobs = append(c.logprobs, d.logprobs...)
 		if d.Finish != protocol.FinishNone {
-			if d.Finish == protocol.FinishAbort && q.out.NumTokens() == 0 {
+			if d.Finish == protocol.FinishAbort && q.out.NumTokens() == 0 && !q.cancelled {
 				return completed{}, errAborted
 			}
-			return completed{string(text), d.Finish, d.Reason, q.logprobs.form(logprobs)}, nil
+			c.text, c.finish, c.reason = string(text), d.Finish, d.Reason
+			return c, nil
 		}
 	}
+}
+
+// collectAll reads every continuation to its end.
+func collectAll(ctx context.Context, seqs []*sequence) ([]completed, error) {
+	all := make([]completed, len(seqs))
+	for i, q := range seqs {
+		var err error
+		if all[i], err = q.collect(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // merge calls emit with every delta of every sequence, one at a time, in the
@@ -187,24 +266,30 @@ func merge(ctx context.Context, seqs []*sequence, emit func(*sequence, delta) er
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex
+	var failed error // the first
 	var all sync.WaitGroup
 	for _, q := range seqs {
 		all.Go(func() {
 			err := follow(ctx, q, func(q *sequence, d delta) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if err := context.Cause(ctx); err != nil {
-					return err
+				if failed != nil {
+					return failed
 				}
 				return emit(q, d)
 			})
 			if err != nil {
-				cancel(err)
+				mu.Lock()
+				defer mu.Unlock()
+				if failed == nil {
+					failed = err
+					cancel(err)
+				}
 			}
 		})
 	}
 	all.Wait()
-	return context.Cause(ctx)
+	return failed
 }
 
 func follow(ctx context.Context, q *sequence, emit func(*sequence, delta) error) error {
@@ -222,30 +307,65 @@ func follow(ctx context.Context, q *sequence, emit func(*sequence, delta) error)
 	}
 }
 
+// gather joins deltas until they hold interval tokens. The first tokens and
+// the end go out at once. Source: vllm/v1/engine/output_processor.py.
+func (q *sequence) gather(d delta, interval int) (_ delta, ready bool) {
+	if interval <= 1 {
+		return d, true
+	}
+	h := &q.held
+	h.Text += d.Text
+	h.TokenIDs = append(h.TokenIDs, d.TokenIDs...) // d's are the stream's
+	h.logprobs = append(h.logprobs, d.logprobs...)
+	h.Finish, h.Reason = d.Finish, d.Reason
+	if d.Finish == protocol.FinishNone && q.told && len(h.TokenIDs) < interval {
+		return delta{}, false
+	}
+	out := *h
+	q.held, q.told = delta{}, q.told || !out.empty()
+	return out, true
+}
+
 // totals sums what the sequences of a request cost.
-func totals(seqs []*sequence) usage {
-	var prompt, completion int
+func (s *Server) totals(seqs []*sequence) usage {
+	var prompt, completion, cached int
 	for _, q := range seqs {
 		if q.pays {
-			prompt += q.promptLen
+			prompt += len(q.prompt.ids)
+			cached += q.cached
 		}
 		completion += q.out.NumTokens()
 	}
-	return newUsage(prompt, completion)
+	u := newUsage(prompt, completion)
+	if s.cfg.PromptTokensDetails {
+		u.PromptTokensDetails = &promptDetails{CachedTokens: cached}
+	}
+	return u
 }
 
-// respond streams a request's chunks. The first chunk goes out with the first
-// token, so a failure before it is a plain error; a later one is an event, and
-// [DONE] ends the stream all the same.
-func (s *Server) respond(w http.ResponseWriter, r *http.Request, id string, seqs []*sequence, c *chunker, final bool) {
+// eventMaker words a stream's events. Each is valid until the next call.
+type eventMaker interface {
+	delta(q *sequence, d delta) []byte // nothing for an empty delta
+	usage(u usage) []byte
+}
+
+// respond streams a request's events. The first goes out with the first token,
+// so a failure before it is a plain error; a later one is an event, and [DONE]
+// ends the stream all the same.
+func (s *Server) respond(ctx context.Context, w http.ResponseWriter, r *http.Request, p *sampling, id string, seqs []*sequence, events eventMaker) {
 	sse := newSSE(w)
-	err := merge(r.Context(), seqs, func(q *sequence, d delta) error {
-		return sse.send(c.delta(q, d))
+	interval := max(s.cfg.StreamInterval, deref(p.StreamInterval, 1))
+	err := merge(ctx, seqs, func(q *sequence, d delta) error {
+		d, ready := q.gather(d, interval)
+		if !ready {
+			return nil
+		}
+		return sse.send(events.delta(q, d))
 	})
 	switch {
 	case err == nil:
-		if final {
-			_ = sse.send(c.usage(totals(seqs)))
+		if final, _ := s.usage(p); final {
+			_ = sse.send(events.usage(s.totals(seqs)))
 		}
 		sse.done()
 	case errors.Is(err, errClientGone):

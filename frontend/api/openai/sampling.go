@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,41 +17,52 @@ import (
 // sampling are the fields that every generating endpoint shares. nil means
 // "not given": the server's default stands.
 type sampling struct {
-	Model         string
-	Temperature   *float64
-	TopP          *float64
-	TopK          *int
-	MinP          *float64
-	Seed          *int64
-	N             *int
-	Repetition    *float64
-	Presence      *float64
-	Frequency     *float64
-	LogitBias     map[int32]float64
-	Allowed       []int32 // allowed_token_ids; nil: all
-	BadWords      []string
-	CacheSalt     string
-	Logprobs      *int // alternatives to tell of each token; nil: no log probabilities
-	Stop          []string
-	StopTokenIDs  []int32
-	IncludeStop   bool
-	IgnoreEOS     bool
-	MinTokens     *int
-	SkipSpecial   bool
-	Stream        bool
-	StreamOptions *streamOptions
-	RequestID     string
+	Model           string
+	Temperature     *float64
+	TopP            *float64
+	TopK            *int
+	MinP            *float64
+	Seed            *int64
+	N               *int
+	Repetition      *float64
+	Presence        *float64
+	Frequency       *float64
+	LogitBias       map[int32]float64
+	Allowed         []int32 // allowed_token_ids; nil: all
+	BadWords        []string
+	CacheSalt       *string
+	SessionID       string
+	Logprobs        *int    // alternatives to tell of each token; nil: no log probabilities
+	PromptLogprobs  *int    // the same of the prompt's tokens
+	LogprobTokenIDs []int32 // tell these instead of the most likely tokens
+	TokensAsIDs     *bool   // return_tokens_as_token_ids; nil: as the server was told
+	ReturnTokenIDs  bool
+	Stop            []string
+	StopTokenIDs    []int32
+	IncludeStop     bool
+	IgnoreEOS       bool
+	MinTokens       *int
+	SkipSpecial     bool
+	SpacesBetween   bool
+	TruncatePrompt  *int // tokens to keep; -1: what fits; nil: all
+	TruncationSide  string
+	Priority        int
+	StreamInterval  *int
+	Stream          bool
+	StreamOptions   *streamOptions
+	RequestID       string
+	TimeoutMS       *int
 }
 
 // streamOptions says which usage a stream reports.
 type streamOptions struct {
-	IncludeUsage    bool
-	ContinuousUsage bool // on every chunk; only with IncludeUsage
+	IncludeUsage    bool `json:"include_usage"`
+	ContinuousUsage bool `json:"continuous_usage_stats"` // on every chunk; only with IncludeUsage
 }
 
 // fields are the JSON members of a sampling.
 func (p *sampling) fields() []field {
-	p.SkipSpecial = true
+	p.SkipSpecial, p.SpacesBetween = true, true
 	return append([]field{
 		stringField("model", &p.Model),
 		floatField("temperature", &p.Temperature),
@@ -65,16 +77,28 @@ func (p *sampling) fields() []field {
 		logitBiasField(&p.LogitBias),
 		tokenIDsField("allowed_token_ids", &p.Allowed),
 		stringsField("bad_words", &p.BadWords),
-		stringField("cache_salt", &p.CacheSalt),
+		optStringField("cache_salt", &p.CacheSalt),
+		stringField("session_id", &p.SessionID),
+		intField("prompt_logprobs", &p.PromptLogprobs),
+		tokenIDsField("logprob_token_ids", &p.LogprobTokenIDs),
+		optBoolField("return_tokens_as_token_ids", &p.TokensAsIDs),
+		boolField("return_token_ids", &p.ReturnTokenIDs),
 		stringsField("stop", &p.Stop),
 		tokenIDsField("stop_token_ids", &p.StopTokenIDs),
 		boolField("include_stop_str_in_output", &p.IncludeStop),
 		boolField("ignore_eos", &p.IgnoreEOS),
 		intField("min_tokens", &p.MinTokens),
 		boolField("skip_special_tokens", &p.SkipSpecial),
+		boolField("spaces_between_special_tokens", &p.SpacesBetween),
+		intField("truncate_prompt_tokens", &p.TruncatePrompt),
+		stringField("truncation_side", &p.TruncationSide),
+		priorityField(&p.Priority),
+		intField("stream_interval", &p.StreamInterval),
 		boolField("stream", &p.Stream),
 		p.streamOptionsField(),
 		stringField("request_id", &p.RequestID),
+		intField("timeout_ms", &p.TimeoutMS),
+		responseFormatField(),
 		ignoredField("user"),
 	}, unservedSampling...)
 }
@@ -84,37 +108,26 @@ func (p *sampling) fields() []field {
 // Source: vllm/entrypoints/openai/{completion,chat_completion}/protocol.py.
 var unservedSampling = []field{
 	unservedField("best_of", "it is gone from the API; send one request per choice", "1"),
-	unservedField("prompt_logprobs", "only those of generated tokens are served; leave it out"),
-	unservedField("logprob_token_ids", "ask for the most likely tokens instead", "[]"),
 	unservedField("use_beam_search", "sample instead", "false"),
 	unservedField("length_penalty", "it belongs to beam search; leave it out", "1"),
 	unservedField("early_stopping", "it belongs to beam search; leave it out", "false"),
 	unservedField("watermarking", "leave it out", "false"),
-	unservedField("spaces_between_special_tokens", "leave it out", "true"),
-	unservedField("truncate_prompt_tokens", "shorten the prompt before sending it"),
-	unservedField("truncation_side", "shorten the prompt before sending it"),
-	unservedField("response_format", "ask for JSON in the prompt", `{"type":"text"}`),
 	unservedField("structured_outputs", "ask for the form in the prompt"),
-	unservedField("priority", "requests run in the order of their arrival", "0"),
-	unservedField("session_id", "leave it out"),
-	unservedField("return_tokens_as_token_ids", "leave it out", "false"),
-	unservedField("return_token_ids", "leave it out", "false"),
 	unservedField("return_token_offsets", "leave it out", "false"),
 	unservedField("routed_experts_prompt_start", "leave it out", "0"),
-	unservedField("mm_payload", "only text is served", `"tensors"`),
-	unservedField("return_mm_kwargs", "only text is served", "true"),
+	unservedField("mm_payload", "only text is served", `"tensors"`, `"none"`),
+	unservedField("return_mm_kwargs", "only text is served", "true", "false"),
 	unservedField("kv_transfer_params", "the KV cache stays in its engine"),
 	unservedField("ec_transfer_params", "only text is served"),
 	unservedField("vllm_xargs", "there are no extensions that read it", "{}"),
 	unservedField("repetition_detection", "leave it out"),
 	unservedField("thinking_token_budget", "leave it out", "-1"),
-	unservedField("stream_interval", "every token is sent at once", "1"),
 }
 
 func (p *sampling) streamOptionsField() field {
 	return field{"stream_options", objectSchema, func(raw jsontext.Value) *APIError {
 		p.StreamOptions = nil
-		if raw.Kind() == 'n' {
+		if raw.Kind() == 'n' || isEmptyObject(raw) {
 			return nil
 		}
 		var o streamOptions
@@ -131,10 +144,44 @@ func (p *sampling) streamOptionsField() field {
 	}}
 }
 
+// responseFormatField takes {"type": "text"}, which asks for nothing.
+func responseFormatField() field {
+	const name = "response_format"
+	return field{name, objectSchema, func(raw jsontext.Value) *APIError {
+		if raw.Kind() == 'n' {
+			return nil
+		}
+		var kind string
+		if raw.Kind() != '{' {
+			return wrongType(name, "an object with a type", raw)
+		}
+		if _, err := decodeObject(raw, []field{stringField("response_format.type", &kind).named("type")}); err != nil {
+			return toAPIError(err, "")
+		}
+		if kind != "text" {
+			return notServed(name, "only {\"type\": \"text\"} is; ask for JSON in the prompt")
+		}
+		return nil
+	}}
+}
+
+// priorityField takes a whole number; lower runs first.
+func priorityField(dest *int) field {
+	return field{"priority", intSchema, func(raw jsontext.Value) *APIError {
+		var p *int
+		err := intField("priority", &p).set(raw)
+		*dest = deref(p, 0)
+		return err
+	}}
+}
+
 // usage says whether a stream ends with the usage, and whether every chunk
-// carries it.
-func (p *sampling) usage() (final, continuous bool) {
-	if p.StreamOptions == nil {
+// carries it. Source: vllm/entrypoints/serve/utils/api_utils.py.
+func (s *Server) usage(p *sampling) (final, continuous bool) {
+	switch {
+	case s.cfg.ForceIncludeUsage:
+		return true, true
+	case p.StreamOptions == nil:
 		return false, false
 	}
 	return p.StreamOptions.IncludeUsage, p.StreamOptions.IncludeUsage && p.StreamOptions.ContinuousUsage
@@ -156,80 +203,131 @@ func envInt(name string, otherwise int) int {
 	return otherwise
 }
 
-// validate refuses values out of bounds; all of them are told.
-func (p *sampling) validate(vocabSize int) []*APIError {
-	var errs []*APIError
-	refuse := func(param, format string, args ...any) {
-		errs = append(errs, invalid(param, format, args...))
+// maxLogprobTokenIDs bounds logprob_token_ids, as in vLLM and in the engine.
+const maxLogprobTokenIDs = 128
+
+// maxTimeoutMS is a day.
+const maxTimeoutMS = 24 * 60 * 60 * 1000
+
+// complaints gathers what is wrong with a request; all of it is told.
+type complaints []*APIError
+
+func (c *complaints) refuse(param, format string, args ...any) {
+	*c = append(*c, invalid(param, format, args...))
+}
+
+func (c *complaints) add(e *APIError) {
+	if e != nil {
+		*c = append(*c, e)
 	}
-	inVocabulary := func(param string, ids []int32) {
-		for _, id := range ids {
-			if int(id) >= vocabSize {
-				refuse(param, "%s holds %d, but the vocabulary ends at %d.", param, id, vocabSize-1)
-				return
-			}
+}
+
+// inVocabulary refuses the first ID that the model has no token for.
+func (c *complaints) inVocabulary(param string, ids []int32, vocabSize int) {
+	for _, id := range ids {
+		if int(id) >= vocabSize {
+			c.refuse(param, "%s holds %d, but the vocabulary ends at %d.", param, id, vocabSize-1)
+			return
 		}
 	}
+}
+
+// noEmpty refuses a list with an empty text.
+func (c *complaints) noEmpty(param string, texts []string) {
+	if slices.Contains(texts, "") {
+		c.refuse(param, "%s cannot contain an empty string.", param)
+	}
+}
+
+// validate refuses values out of bounds.
+func (s *Server) validate(p *sampling) complaints {
+	var errs complaints
+	p.validateDistribution(&errs, s.cfg.VocabSize)
+	p.validateEnd(&errs, s.cfg.VocabSize)
+	s.validateLogprobs(p, &errs)
+	if salt := p.CacheSalt; salt != nil && (*salt == "" || len([]rune(*salt)) > maxCacheSalt || strings.ContainsAny(*salt, "@/\\\x00")) {
+		errs.refuse("cache_salt", "Parameter 'cache_salt' must have 1 to %d characters and must not contain '@', '/', '\\' or NUL.", maxCacheSalt)
+	}
+	if n := p.N; n != nil && (*n < 1 || *n > maxN) {
+		errs.refuse("n", "n must be at least 1 and at most %d, got %d; VLLM_MAX_N_SEQUENCES of the server raises that.", maxN, *n)
+	}
+	if n := p.TruncatePrompt; n != nil && (*n < -1 || *n > s.cfg.MaxModelLen) {
+		errs.refuse("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 (what fits) or at most max_model_len = %d, got %d.", s.cfg.MaxModelLen, *n)
+	}
+	if side := p.TruncationSide; side != "" && side != "left" && side != "right" {
+		errs.refuse("truncation_side", "`truncation_side` must be either 'left' or 'right', got %q.", abbreviate(side))
+	}
+	if n := p.StreamInterval; n != nil && *n < 1 {
+		errs.refuse("stream_interval", "stream_interval must be at least 1, got %d.", *n)
+	}
+	if p.StreamOptions != nil && !p.Stream {
+		errs.refuse("stream_options", "Stream options can only be defined when `stream=True`.")
+	}
+	if n := p.TimeoutMS; n != nil && (*n < 1 || *n > maxTimeoutMS) {
+		errs.refuse("timeout_ms", "timeout_ms must be at least 1 and at most %d, got %d.", maxTimeoutMS, *n)
+	}
+	return errs
+}
+
+// validateDistribution is about what is drawn from.
+func (p *sampling) validateDistribution(errs *complaints, vocabSize int) {
 	if t := p.Temperature; t != nil && (*t < 0 || *t > 2) {
-		refuse("temperature", "temperature must be in [0, 2], got %v.", *t)
+		errs.refuse("temperature", "temperature must be in [0, 2], got %v.", *t)
 	}
 	if x := p.TopP; x != nil && (*x <= 0 || *x > 1) {
-		refuse("top_p", "top_p must be in (0, 1], got %v.", *x)
+		errs.refuse("top_p", "top_p must be in (0, 1], got %v.", *x)
 	}
 	if k := p.TopK; k != nil && (*k < -1 || *k > math.MaxInt32) {
-		refuse("top_k", "top_k must be 0 (disable), or at least 1, got %d.", *k)
+		errs.refuse("top_k", "top_k must be 0 (disable), or at least 1, got %d.", *k)
 	}
 	if x := p.MinP; x != nil && (*x < 0 || *x > 1) {
-		refuse("min_p", "min_p must be in [0, 1], got %v.", *x)
+		errs.refuse("min_p", "min_p must be in [0, 1], got %v.", *x)
 	}
 	if x := p.Repetition; x != nil && *x <= 0 {
-		refuse("repetition_penalty", "repetition_penalty must be greater than zero, got %v.", *x)
+		errs.refuse("repetition_penalty", "repetition_penalty must be greater than zero, got %v.", *x)
 	}
 	if x := p.Presence; x != nil && math.Abs(*x) > 2 {
-		refuse("presence_penalty", "presence_penalty must be in [-2, 2], got %v.", *x)
+		errs.refuse("presence_penalty", "presence_penalty must be in [-2, 2], got %v.", *x)
 	}
 	if x := p.Frequency; x != nil && math.Abs(*x) > 2 {
-		refuse("frequency_penalty", "frequency_penalty must be in [-2, 2], got %v.", *x)
+		errs.refuse("frequency_penalty", "frequency_penalty must be in [-2, 2], got %v.", *x)
 	}
 	for id := range p.LogitBias {
 		if int(id) >= vocabSize {
-			refuse("logit_bias", "logit_bias holds token ID %d, but the vocabulary ends at %d.", id, vocabSize-1)
+			errs.refuse("logit_bias", "logit_bias holds token ID %d, but the vocabulary ends at %d.", id, vocabSize-1)
 			break
 		}
 	}
 	if p.Allowed != nil && len(p.Allowed) == 0 {
-		refuse("allowed_token_ids", "allowed_token_ids must not be empty: nothing could be generated.")
+		errs.refuse("allowed_token_ids", "allowed_token_ids must not be empty: nothing could be generated.")
 	}
-	inVocabulary("allowed_token_ids", p.Allowed)
-	for _, w := range p.BadWords {
-		if w == "" {
-			refuse("bad_words", "bad_words cannot contain an empty string.")
-			break
-		}
-	}
-	if len(p.CacheSalt) > maxCacheSalt || strings.ContainsAny(p.CacheSalt, "@/\\\x00") {
-		refuse("cache_salt", "Parameter 'cache_salt' must be at most %d characters and must not contain '@', '/', '\\' or NUL.", maxCacheSalt)
-	}
-	if n := p.N; n != nil && (*n < 1 || *n > maxN) {
-		refuse("n", "n must be at least 1 and at most %d, got %d; VLLM_MAX_N_SEQUENCES of the server raises that.", maxN, *n)
-	}
+	errs.inVocabulary("allowed_token_ids", p.Allowed, vocabSize)
+	errs.noEmpty("bad_words", p.BadWords)
+}
+
+// validateEnd is about when to stop.
+func (p *sampling) validateEnd(errs *complaints, vocabSize int) {
 	if n := p.MinTokens; n != nil && *n < 0 {
-		refuse("min_tokens", "min_tokens must be greater than or equal to 0, got %d.", *n)
+		errs.refuse("min_tokens", "min_tokens must be greater than or equal to 0, got %d.", *n)
 	}
 	if len(p.Stop) > maxStopStrings {
-		refuse("stop", "stop holds %d strings, more than the %d allowed; VLLM_MAX_STOP_STRINGS of the server raises that.", len(p.Stop), maxStopStrings)
+		errs.refuse("stop", "stop holds %d strings, more than the %d allowed; VLLM_MAX_STOP_STRINGS of the server raises that.", len(p.Stop), maxStopStrings)
 	}
-	for _, s := range p.Stop {
-		if s == "" {
-			refuse("stop", "stop cannot contain an empty string.")
-			break
-		}
+	errs.noEmpty("stop", p.Stop)
+	errs.inVocabulary("stop_token_ids", p.StopTokenIDs, vocabSize)
+}
+
+// validateLogprobs is about log probabilities; how many of generated tokens
+// is for the endpoint, whose field has a name of its own.
+func (s *Server) validateLogprobs(p *sampling, errs *complaints) {
+	errs.add(s.checkLogprobs("prompt_logprobs", p.PromptLogprobs))
+	if k := deref(p.PromptLogprobs, 0); p.Stream && k != 0 {
+		errs.refuse("prompt_logprobs", "`prompt_logprobs` are not available when `stream=True`.")
 	}
-	inVocabulary("stop_token_ids", p.StopTokenIDs)
-	if p.StreamOptions != nil && !p.Stream {
-		refuse("stream_options", "Stream options can only be defined when `stream=True`.")
+	if n := len(p.LogprobTokenIDs); n > maxLogprobTokenIDs {
+		errs.refuse("logprob_token_ids", "logprob_token_ids holds %d IDs, more than the %d allowed.", n, maxLogprobTokenIDs)
 	}
-	return errs
+	errs.inVocabulary("logprob_token_ids", p.LogprobTokenIDs, s.cfg.VocabSize)
 }
 
 // Defaults are the server's sampling defaults, from the model's
@@ -250,17 +348,21 @@ type Defaults struct {
 // Source: vllm/sampling_params.py, _MAX_TEMP.
 const minTemperature = 0.01
 
-// params makes the engine's sampling parameters. maxTokens is resolved.
-func (s *Server) params(p *sampling, maxTokens int) (*protocol.SamplingParams, error) {
+// params makes the engine's sampling parameters; d holds where fields not given
+// get their values. maxTokens is resolved.
+func (s *Server) params(p *sampling, d *Defaults, maxTokens int) (*protocol.SamplingParams, error) {
 	sp := protocol.DefaultSamplingParams()
-	d := &s.cfg.Defaults
 	sp.Temperature = deref(cmp.Or(p.Temperature, d.Temperature), 1)
 	sp.TopP = deref(cmp.Or(p.TopP, d.TopP), 1)
 	sp.TopK = max(0, deref(cmp.Or(p.TopK, d.TopK), 0))
 	sp.MinP = deref(cmp.Or(p.MinP, d.MinP), 0)
 	sp.RepetitionPenalty = deref(cmp.Or(p.Repetition, d.Repetition), 1)
 	sp.PresencePenalty, sp.FrequencyPenalty = deref(p.Presence, 0), deref(p.Frequency, 0)
-	sp.LogitBias, sp.AllowedTokenIDs, sp.Logprobs = p.LogitBias, p.Allowed, p.Logprobs
+	sp.LogitBias, sp.AllowedTokenIDs = p.LogitBias, p.Allowed
+	sp.Logprobs, sp.PromptLogprobs = p.Logprobs, p.PromptLogprobs
+	if len(p.LogprobTokenIDs) > 0 {
+		sp.Logprobs, sp.LogprobTokenIDs = nil, p.LogprobTokenIDs
+	}
 	switch {
 	case sp.Temperature == 0:
 		if n := deref(p.N, 1); n > 1 {
@@ -277,7 +379,7 @@ func (s *Server) params(p *sampling, maxTokens int) (*protocol.SamplingParams, e
 	sp.MinTokens = deref(p.MinTokens, 0)
 	sp.IgnoreEOS = p.IgnoreEOS
 	sp.OutputKind = protocol.OutputDelta
-	sp.SkipSpecialTokens = p.SkipSpecial
+	sp.SkipSpecialTokens, sp.SpacesBetweenSpecialTokens = p.SkipSpecial, p.SpacesBetween
 	sp.IncludeStopStrInOutput = p.IncludeStop
 	sp.Stop = p.Stop
 	s.stopTokens(&sp, p)
@@ -318,24 +420,34 @@ func (s *Server) stopTokens(sp *protocol.SamplingParams, p *sampling) {
 	sp.AllStopTokenIDs = append(sp.AllStopTokenIDs, sp.StopTokenIDs...)
 }
 
+// lengthField is how a request says how long its output may be.
+type lengthField struct {
+	name  string
+	asked *int // nil: it did not say
+	// fits says that what does not fit behind the prompt is shortened, not
+	// refused: nobody chose the number, or the prompt was shortened as well.
+	fits bool
+}
+
 // maxTokens resolves how many tokens a request may generate after a prompt of
-// the given length; asked is nil if it did not say. name is the field to blame.
-func (s *Server) maxTokens(name string, asked *int, promptLen int, minTokens *int) (int, *APIError) {
+// the given length.
+func (s *Server) maxTokens(f lengthField, promptLen int, minTokens *int) (int, *APIError) {
 	limit := s.cfg.MaxModelLen
 	if promptLen >= limit {
 		return 0, invalid("prompt", "This model's maximum context length is %d tokens. However, your prompt has %d tokens, which leaves no room for output. Please shorten it.", limit, promptLen)
 	}
 	room := limit - promptLen
 	n := room
-	if asked != nil {
-		n = *asked
-		if n < 1 {
-			return 0, invalid(name, "%s must be at least 1, got %d.", name, n)
+	if f.asked != nil {
+		n = *f.asked
+		switch {
+		case n < 1:
+			return 0, invalid(f.name, "%s must be at least 1, got %d.", f.name, n)
+		case n > room && !f.fits:
+			return 0, invalid(f.name, "This model's maximum context length is %d tokens. However, your prompt has %d tokens and %s asks for %d more (%d in total). Please shorten the prompt or ask for at most %d tokens.",
+				limit, promptLen, f.name, n, promptLen+n, room)
 		}
-		if n > room {
-			return 0, invalid(name, "This model's maximum context length is %d tokens. However, your prompt has %d tokens and %s asks for %d more (%d in total). Please shorten the prompt or ask for at most %d tokens.",
-				limit, promptLen, name, n, promptLen+n, room)
-		}
+		n = min(n, room)
 	}
 	if d := s.cfg.Defaults.MaxTokensCap; d != nil {
 		n = min(n, *d)

@@ -31,9 +31,10 @@ type Config struct {
 	EOSTokenIDs      []int32  // the first is the EOS, others stop as stop tokens
 	Defaults         Defaults
 	ResponseRole     string
-	ErrorFormat      ErrorFormat
-	Logger           *slog.Logger
-	Now              func() time.Time // nil: time.Now
+	Options
+	ErrorFormat ErrorFormat
+	Logger      *slog.Logger
+	Now         func() time.Time // nil: time.Now
 
 	// Extra routes, such as /metrics and /load.
 	Routes map[string]http.Handler
@@ -46,6 +47,8 @@ type Server struct {
 	now     func() time.Time
 	started time.Time
 	mux     *http.ServeMux
+
+	live live
 
 	unknownMu   sync.Mutex
 	unknownSeen map[string]bool
@@ -74,6 +77,7 @@ func (s *Server) routes() {
 		"POST /tokenize":            s.tokenize,
 		"POST /detokenize":          s.detokenize,
 		"GET /v1/models":            s.listModels,
+		"DELETE /v1/requests/{id}":  s.cancelRequest,
 		"GET /health":               s.health,
 		"GET /ping":                 s.health,
 		"POST /ping":                s.health,

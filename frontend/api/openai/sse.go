@@ -63,75 +63,125 @@ func (s *sse) fail(f ErrorFormat, e *APIError) {
 	}
 }
 
+// chunkForm is what the events of one stream have in common.
+type chunkForm struct {
+	chat       bool
+	id, model  string
+	created    int64
+	continuous bool // usage on every chunk
+	tokenIDs   bool // return_token_ids
+
+	// prefix puts what is echoed before a choice's first text; nil: nothing is.
+	prefix func(q *sequence, d *delta)
+
+	// Of a chat.
+	role       string
+	choices    int
+	echo       string  // the message that is continued
+	promptText *string // return_prompt_text
+}
+
 // chunker builds the events of one stream by hand: a constant head, then the
 // choice. Its buffer is reused, so a chunk is valid until the next call.
 //
 // Members and their order are those that vLLM's pydantic models give with
 // exclude_unset: what was set shows, null included.
 type chunker struct {
-	chat       bool
-	role       string // of a chat
-	head       []byte // `data: {"id":…,"object":…,"created":…,"model":…,"choices":[`
-	continuous bool   // usage on every chunk
-	greeted    map[int]bool
-	buf        []byte
+	chunkForm
+	head    []byte // `data: {"id":…,"object":…,"created":…,"model":…,"choices":[`
+	greeted bool
+	begun   map[int]bool // choices that have told something
+	buf     []byte
 }
 
-func newChunker(chat bool, role, id, model string, created int64, continuous bool) *chunker {
+func newChunker(form chunkForm) *chunker {
 	object := "text_completion"
-	if chat {
+	if form.chat {
 		object = "chat.completion.chunk"
 	}
 	b := append([]byte(nil), `data: {"id":`...)
-	b = appendQuoted(b, id)
+	b = appendQuoted(b, form.id)
 	b = append(b, `,"object":"`+object+`","created":`...)
-	b = strconv.AppendInt(b, created, 10)
+	b = strconv.AppendInt(b, form.created, 10)
 	b = append(b, `,"model":`...)
-	b = appendQuoted(b, model)
+	b = appendQuoted(b, form.model)
 	b = append(b, `,"choices":[`...)
-	return &chunker{chat: chat, role: role, head: b, continuous: continuous, greeted: map[int]bool{}}
+	return &chunker{chunkForm: form, head: b, begun: map[int]bool{}}
 }
 
 // delta is the event of one update. An update without tokens or an end, which
 // foreign engines may send, gives no event.
 func (c *chunker) delta(q *sequence, d delta) []byte {
 	c.buf = c.buf[:0]
-	if len(d.TokenIDs) == 0 && d.Text == "" && d.Finish == protocol.FinishNone {
+	if d.empty() {
 		return nil
 	}
 	if c.chat {
-		if !c.greeted[q.index] {
-			c.greeted[q.index] = true
-			c.greet(q)
-		}
+		c.greet(q)
 		c.chatDelta(q, d)
-	} else {
-		c.textDelta(q, d)
+		c.end(q, q.out.NumTokens())
+		return c.buf
 	}
-	c.end(q, q.out.NumTokens(), false)
+	first := !c.begun[q.index]
+	c.begun[q.index] = true
+	if first && c.prefix != nil {
+		c.prefix(q, &d)
+	}
+	c.textDelta(q, d, first)
+	c.end(q, q.out.NumTokens())
 	return c.buf
 }
 
-func (c *chunker) textDelta(q *sequence, d delta) {
+func (c *chunker) textDelta(q *sequence, d delta, first bool) {
 	c.begin(q.index)
 	c.buf = append(c.buf, `"text":`...)
 	c.buf = appendQuoted(c.buf, d.Text)
 	c.buf = append(c.buf, `,"logprobs":`...)
-	c.buf = appendLogprobs(c.buf, q.logprobs.form(d.logprobs))
+	c.buf = appendJSON(c.buf, q.logprobs.form(d.logprobs))
 	c.buf = append(c.buf, `,"finish_reason":`...)
 	c.buf = appendFinish(c.buf, d.Finish)
 	c.buf = append(c.buf, `,"stop_reason":`...)
 	c.buf = appendStopReason(c.buf, d.Reason)
-	c.buf = append(c.buf, `,"prompt_token_ids":null,"token_ids":null}]`...)
+	c.buf = append(c.buf, `,"prompt_token_ids":`...)
+	c.buf = appendIDs(c.buf, q.prompt.ids, first && (c.tokenIDs || c.prefix != nil))
+	c.buf = append(c.buf, `,"token_ids":`...)
+	c.buf = appendIDs(c.buf, d.TokenIDs, c.tokenIDs)
+	c.buf = append(c.buf, `}]`...)
 }
 
-// greet is a chat's first event: the role, before any text.
+// greet is a chat's first event of each choice: the role, before any text; then
+// the message that is continued, if it is echoed.
 func (c *chunker) greet(q *sequence) {
-	c.begin(q.index)
-	c.buf = append(c.buf, `"delta":{"role":`...)
-	c.buf = appendQuoted(c.buf, c.role)
-	c.buf = append(c.buf, `,"content":""},"logprobs":null,"finish_reason":null}]`...)
-	c.end(q, 0, true)
+	if c.greeted {
+		return
+	}
+	c.greeted = true
+	for i := range c.choices {
+		c.begin(i)
+		c.buf = append(c.buf, `"delta":{"role":`...)
+		c.buf = appendQuoted(c.buf, c.role)
+		c.buf = append(c.buf, `,"content":""},"logprobs":null,"finish_reason":null}]`...)
+		c.appendContinuous(q, 0)
+		c.buf = append(c.buf, `,"prompt_token_ids":`...)
+		c.buf = appendIDs(c.buf, q.prompt.ids, c.tokenIDs)
+		c.buf = append(c.buf, `,"prompt_text":`...)
+		if c.promptText == nil {
+			c.buf = append(c.buf, "null"...)
+		} else {
+			c.buf = appendQuoted(c.buf, *c.promptText)
+		}
+		c.buf = append(c.buf, "}\n\n"...)
+	}
+	if c.echo == "" {
+		return
+	}
+	for i := range c.choices {
+		c.begin(i)
+		c.buf = append(c.buf, `"delta":{"content":`...)
+		c.buf = appendQuoted(c.buf, c.echo)
+		c.buf = append(c.buf, `},"logprobs":null,"finish_reason":null}]`...)
+		c.end(q, 0)
+	}
 }
 
 func (c *chunker) chatDelta(q *sequence, d delta) {
@@ -139,14 +189,16 @@ func (c *chunker) chatDelta(q *sequence, d delta) {
 	c.buf = append(c.buf, `"delta":{"content":`...)
 	c.buf = appendQuoted(c.buf, d.Text)
 	c.buf = append(c.buf, `},"logprobs":`...)
-	c.buf = appendLogprobs(c.buf, q.logprobs.form(d.logprobs))
+	c.buf = appendJSON(c.buf, q.logprobs.form(d.logprobs))
 	c.buf = append(c.buf, `,"finish_reason":`...)
 	c.buf = appendFinish(c.buf, d.Finish)
 	if d.Finish != protocol.FinishNone {
 		c.buf = append(c.buf, `,"stop_reason":`...)
 		c.buf = appendStopReason(c.buf, d.Reason)
 	}
-	c.buf = append(c.buf, `,"token_ids":null}]`...)
+	c.buf = append(c.buf, `,"token_ids":`...)
+	c.buf = appendIDs(c.buf, d.TokenIDs, c.tokenIDs)
+	c.buf = append(c.buf, `}]`...)
 }
 
 func (c *chunker) begin(index int) {
@@ -156,38 +208,59 @@ func (c *chunker) begin(index int) {
 	c.buf = append(c.buf, ',')
 }
 
-func (c *chunker) end(q *sequence, numTokens int, first bool) {
-	if c.continuous {
-		c.appendUsage(newUsage(q.promptLen, numTokens), true)
-	}
-	if first {
-		c.buf = append(c.buf, `,"prompt_token_ids":null,"prompt_text":null`...)
-	}
+func (c *chunker) end(q *sequence, numTokens int) {
+	c.appendContinuous(q, numTokens)
 	c.buf = append(c.buf, "}\n\n"...)
 }
 
 // usage is the last event of a stream that asked for it: no choices.
 func (c *chunker) usage(u usage) []byte {
 	c.buf = append(c.buf[:0], c.head...)
-	c.buf = append(c.buf, ']')
-	c.appendUsage(u, false)
+	c.buf = append(c.buf, `],"usage":`...)
+	c.buf = u.appendTo(c.buf)
+	if d := u.PromptTokensDetails; d != nil {
+		c.buf = append(c.buf[:len(c.buf)-1], `,"prompt_tokens_details":{"cached_tokens":`...)
+		c.buf = strconv.AppendInt(c.buf, int64(d.CachedTokens), 10)
+		c.buf = append(c.buf, "}}"...)
+	}
 	c.buf = append(c.buf, "}\n\n"...)
 	return c.buf
 }
 
-// appendUsage writes the usage member; a chat's continuous form names the
-// details that the model sets, though null.
-func (c *chunker) appendUsage(u usage, continuous bool) {
-	c.buf = append(c.buf, `,"usage":{"prompt_tokens":`...)
-	c.buf = strconv.AppendInt(c.buf, int64(u.PromptTokens), 10)
-	c.buf = append(c.buf, `,"total_tokens":`...)
-	c.buf = strconv.AppendInt(c.buf, int64(u.TotalTokens), 10)
-	c.buf = append(c.buf, `,"completion_tokens":`...)
-	c.buf = strconv.AppendInt(c.buf, int64(u.CompletionTokens), 10)
-	if c.chat && continuous {
-		c.buf = append(c.buf, `,"completion_tokens_details":null`...)
+// appendContinuous writes the usage so far, if it is asked for; a chat's names
+// the details that its model sets, though null.
+func (c *chunker) appendContinuous(q *sequence, numTokens int) {
+	if !c.continuous {
+		return
 	}
-	c.buf = append(c.buf, '}')
+	c.buf = append(c.buf, `,"usage":`...)
+	c.buf = newUsage(len(q.prompt.ids), numTokens).appendTo(c.buf)
+	if c.chat {
+		c.buf = append(c.buf[:len(c.buf)-1], `,"completion_tokens_details":null}`...)
+	}
+}
+
+// appendTo writes the three counts.
+func (u usage) appendTo(b []byte) []byte {
+	b = strconv.AppendInt(append(b, `{"prompt_tokens":`...), int64(u.PromptTokens), 10)
+	b = strconv.AppendInt(append(b, `,"total_tokens":`...), int64(u.TotalTokens), 10)
+	b = strconv.AppendInt(append(b, `,"completion_tokens":`...), int64(u.CompletionTokens), 10)
+	return append(b, '}')
+}
+
+// appendIDs writes token IDs, or null if they are not told.
+func appendIDs(b []byte, ids []int32, told bool) []byte {
+	if !told {
+		return append(b, "null"...)
+	}
+	b = append(b, '[')
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(id), 10)
+	}
+	return append(b, ']')
 }
 
 func appendFinish(b []byte, r protocol.FinishReason) []byte {

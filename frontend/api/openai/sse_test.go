@@ -30,30 +30,30 @@ func TestChunks(t *testing.T) {
 		want       []string
 	}{
 		{"completion", false, false, []string{
-			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[{"index":2,"text":"é\"<\u2028","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}`,
-			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[{"index":2,"text":"","logprobs":null,"finish_reason":"stop","stop_reason":"\n","prompt_token_ids":null,"token_ids":null}]}`,
+			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[{"index":0,"text":"é\"<\u2028","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}`,
+			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"stop","stop_reason":"\n","prompt_token_ids":null,"token_ids":null}]}`,
 			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}}`,
 		}},
 		{"chat", true, false, []string{
-			`{"id":"i","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":2,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null,"prompt_text":null}`,
-			`{"id":"i","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":2,"delta":{"content":"é\"<\u2028"},"logprobs":null,"finish_reason":null,"token_ids":null}]}`,
-			`{"id":"i","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":2,"delta":{"content":""},"logprobs":null,"finish_reason":"stop","stop_reason":"\n","token_ids":null}]}`,
+			`{"id":"i","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null,"prompt_text":null}`,
+			`{"id":"i","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":{"content":"é\"<\u2028"},"logprobs":null,"finish_reason":null,"token_ids":null}]}`,
+			`{"id":"i","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"stop","stop_reason":"\n","token_ids":null}]}`,
 			`{"id":"i","object":"chat.completion.chunk","created":7,"model":"m","choices":[],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}}`,
 		}},
 		{"continuous usage", false, true, []string{
-			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[{"index":2,"text":"é\"<\u2028","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}}`,
-			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[{"index":2,"text":"","logprobs":null,"finish_reason":"stop","stop_reason":"\n","prompt_token_ids":null,"token_ids":null}],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}}`,
+			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[{"index":0,"text":"é\"<\u2028","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}}`,
+			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"stop","stop_reason":"\n","prompt_token_ids":null,"token_ids":null}],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}}`,
 			`{"id":"i","object":"text_completion","created":7,"model":"m","choices":[],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}}`,
 		}},
 	} {
-		q := &sequence{index: 2, promptLen: 3, pays: true, out: outputs.New(outputs.Config{Detokenizer: counter{}})}
+		q := &sequence{prompt: &tokens{ids: []int32{7, 8, 9}}, pays: true, out: outputs.New(outputs.Config{Detokenizer: counter{}})}
 		q.out.Append([]int32{1, 2}, protocol.FinishNone, protocol.StopReason{})
-		c := newChunker(tc.chat, "assistant", "i", "m", 7, tc.continuous)
+		c := newChunker(chunkForm{chat: tc.chat, choices: 1, role: "assistant", id: "i", model: "m", created: 7, continuous: tc.continuous})
 		var got strings.Builder
 		got.Write(c.delta(q, delta{})) // nothing to tell: no event
 		got.Write(c.delta(q, delta{Delta: outputs.Delta{Text: "é\"<\u2028", TokenIDs: []int32{1}}}))
 		got.Write(c.delta(q, delta{Delta: outputs.Delta{TokenIDs: []int32{2}, Finish: protocol.FinishStop, Reason: stop}}))
-		got.Write(c.usage(totals([]*sequence{q})))
+		got.Write(c.usage(new(Server).totals([]*sequence{q})))
 		var want strings.Builder
 		for _, event := range tc.want {
 			want.WriteString("data: " + strings.ReplaceAll(event, `\u2028`, "\u2028") + "\n\n")
@@ -84,8 +84,8 @@ func TestSSE(t *testing.T) {
 }
 
 func BenchmarkChunk(b *testing.B) {
-	q := &sequence{promptLen: 3, out: outputs.New(outputs.Config{Detokenizer: counter{}})}
-	c := newChunker(true, "assistant", "chatcmpl-0123456789abcdef", "builtin", 1796042914, false)
+	q := &sequence{prompt: &tokens{}, out: outputs.New(outputs.Config{Detokenizer: counter{}})}
+	c := newChunker(chunkForm{chat: true, choices: 1, role: "assistant", id: "chatcmpl-0123456789abcdef", model: "builtin", created: 1796042914})
 	d := delta{Delta: outputs.Delta{Text: " the king", TokenIDs: []int32{1}}}
 	b.ReportAllocs()
 	for b.Loop() {

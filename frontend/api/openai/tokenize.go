@@ -50,10 +50,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err, "")
 		return
 	}
-	resp := tokenizeResponse{Count: len(ids), MaxModelLen: s.cfg.MaxModelLen, Tokens: ids}
-	if resp.Tokens == nil {
-		resp.Tokens = []int32{} // an empty text has no tokens
-	}
+	resp := tokenizeResponse{Count: len(ids), MaxModelLen: s.cfg.MaxModelLen, Tokens: orEmpty(ids)}
 	if t.ReturnTokenStrs {
 		resp.TokenStrs = make([]string, len(ids))
 		for i, id := range ids {
@@ -70,10 +67,12 @@ func (s *Server) tokenizeIDs(ctx context.Context, t *tokenizeRequest) ([]int32, 
 	if t.Messages == nil {
 		return nil, invalid("prompt", "Either `prompt` or `messages` must be provided.")
 	}
-	if e := joinErrors(t.conversation.validate()); e != nil {
-		return nil, e
+	var errs complaints
+	if s.validateConversation(&t.conversation, &errs); len(errs) > 0 {
+		return nil, joinErrors(errs)
 	}
-	return s.renderChat(ctx, &t.conversation)
+	prompt, err := s.renderChat(ctx, &t.conversation, tokenizing{addSpecial: deref(t.AddSpecialTokens, false)})
+	return prompt.ids, err
 }
 
 // detokenize serves POST /detokenize: {"tokens": […]} to {"prompt": "…"}.
