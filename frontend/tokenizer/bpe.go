@@ -26,11 +26,11 @@ type bpe struct {
 	cache        wordCache
 }
 
-// setMerges enters the merges, the first with rank 0, and completes the model.
+// setMerges enters the merges and completes the model.
 func (m *bpe) setMerges(merges []merge) {
 	m.merges = newMergeTable(len(merges))
-	for rank, merge := range merges {
-		m.merges.put(merge.left, merge.right, uint32(rank), merge.merged)
+	for _, merge := range merges {
+		m.merges.put(merge)
 	}
 	m.cuts = newSpaceCuts(m, merges)
 	m.cache = newWordCache()

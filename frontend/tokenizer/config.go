@@ -23,6 +23,13 @@ type config struct {
 	Extra              namedTokens           `json:"extra_special_tokens"`
 	AddedTokens        map[string]namedToken `json:"added_tokens_decoder"`
 	SplitSpecialTokens bool                  `json:"split_special_tokens"`
+
+	// Only where there is no tokenizer.json, which says the same.
+	Class          string `json:"tokenizer_class"`
+	AddBOS         *bool  `json:"add_bos_token"`
+	AddEOS         *bool  `json:"add_eos_token"`
+	AddPrefixSpace *bool  `json:"add_prefix_space"`
+	Legacy         *bool  `json:"legacy"`
 }
 
 // namedToken is a token given by its content, or by an object that also says

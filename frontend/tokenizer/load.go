@@ -22,7 +22,7 @@ import (
 // clean_up_tokenization_spaces of tokenizer_config.json. What surrounds a text
 // is the post_processor's business alone.
 func Load(tokenizerJSON, tokenizerConfig []byte) (*Tokenizer, error) {
-	var l loader
+	l := loader{parts: parts{bos: noToken, eos: noToken}}
 	if err := l.read(tokenizerJSON); err != nil {
 		return nil, inFile("tokenizer.json", err)
 	}

@@ -214,7 +214,13 @@ func (f *modelFile) buildUnigram() (model, error) {
 	if f.vocab.byteLevel {
 		return nil, fmt.Errorf("%w: a Unigram with a byte-level pre_tokenizer", ErrUnsupported)
 	}
-	return newUnigram(f.vocab, f.scores, int32(*f.unkID), f.byteFallback), nil
+	var ids []int32
+	for id := range int32(len(f.scores)) {
+		if len(f.vocab.bytes(id)) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	return newUnigram(f.vocab, ids, f.scores, int32(*f.unkID), slices.Min(f.scores)-unkPenalty, f.byteFallback), nil
 }
 
 func (f *modelFile) buildWordPiece() (model, error) {
@@ -297,9 +303,6 @@ func readScored(d *jsontext.Decoder, spelling []byte) (_ []byte, score float64, 
 	return spelling, score, err
 }
 
-// merge is an entry of model.merges, by ids.
-type merge struct{ left, right, merged int32 }
-
 // readMerges reads model.merges, an array of "left right" or ["left", "right"],
 // the first of which has rank 0.
 func (f *modelFile) readMerges(d *jsontext.Decoder) error {
@@ -327,6 +330,7 @@ func (f *modelFile) readMerges(d *jsontext.Decoder) error {
 		}
 		joined = append(append(joined[:0], left...), right...)
 		merge, err := f.vocab.mergeOf(left, right, joined)
+		merge.rank = uint32(len(f.merges))
 		f.merges = append(f.merges, merge)
 		return err
 	})
@@ -362,6 +366,6 @@ func (v *vocab) mergeOf(left, right, joined []byte) (out merge, err error) {
 		}
 		return id
 	}
-	out = merge{find(left), find(right), find(joined)}
+	out = merge{left: find(left), right: find(right), merged: find(joined)}
 	return out, err
 }

@@ -11,6 +11,13 @@ const noToken = -1
 // by looking at all of them beats keeping a heap.
 const linearMergeLimit = 48
 
+// merge makes two adjacent tokens one; those with lower ranks come first, and of
+// those with equal ranks the leftmost.
+type merge struct {
+	left, right, merged int32
+	rank                uint32
+}
+
 // mergeTable maps a pair of tokens to the rank of its merge and the merged
 // token. Open addressing with linear probing; a slot is 16 bytes, so that one
 // lookup is mostly one cache line.
@@ -51,9 +58,9 @@ func (t *mergeTable) slot(pair uint64) *mergeSlot {
 func pairOf(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) }
 
 // put enters a merge; of two for one pair the later holds, as in the reference.
-func (t *mergeTable) put(left, right int32, rank uint32, merged int32) {
-	pair := pairOf(left, right)
-	*t.slot(pair) = mergeSlot{pair, uint64(rank)<<32 | uint64(uint32(merged))}
+func (t *mergeTable) put(m merge) {
+	pair := pairOf(m.left, m.right)
+	*t.slot(pair) = mergeSlot{pair, uint64(m.rank)<<32 | uint64(uint32(m.merged))}
 }
 
 // get returns rank<<32 | merged token, or noMerge.
@@ -132,7 +139,7 @@ func (t *mergeTable) applyHeap(symbols []int32) []int32 {
 		}
 		result := t.get(symbols[left], symbols[right])
 		if result == noMerge || result>>32 != top>>32 {
-			continue // another merge changed the pair; ranks tell pairs apart
+			continue // another merge changed the pair; with the same rank its turn is now, too
 		}
 		symbols[left], symbols[right] = int32(uint32(result)), noToken
 		next := links[right].next

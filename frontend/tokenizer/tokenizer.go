@@ -13,6 +13,7 @@ var ErrUnsupported = errors.New("not supported")
 type Tokenizer struct {
 	raw        *addedMatcher // added tokens to be found in the text as it comes
 	normalizer normalizer    // nil if the text stays as it is
+	prefix     dummyPrefix   // of normalized text
 	normalized *addedMatcher // added tokens to be found in normalized text
 	pre        preTokenizer
 	model      model
@@ -40,16 +41,25 @@ type parts struct {
 	model      model
 	added      []*addedToken
 	normalizer normalizer
+	prefix     dummyPrefix
 	stages     []stage
 	template   template
 	decoder    *textDecoder // nil if the vocabulary is byte-level
+	bos, eos   int32        // noToken if the file names none
+}
+
+// dummyPrefix is a space before the first word of a text, for vocabularies in
+// which words begin with theirs. The zero value adds nothing.
+type dummyPrefix struct {
+	text   string
+	scheme prependScheme
 }
 
 // assemble makes a tokenizer of its parts.
 func (p *parts) assemble() (*Tokenizer, error) {
 	t := &Tokenizer{
 		normalizer: p.normalizer, pre: newPreTokenizer(p.stages), model: p.model, vocab: p.vocab,
-		template: p.template, decoder: p.decoder, bos: noToken, eos: noToken,
+		prefix: p.prefix, template: p.template, decoder: p.decoder, bos: p.bos, eos: p.eos,
 	}
 	if err := t.enterAdded(p.added); err != nil {
 		return nil, err
@@ -115,6 +125,9 @@ func (t *Tokenizer) appendSegment(dst []int32, text string, first bool) ([]int32
 		if text, err = t.normalizer.normalize(text); err != nil {
 			return dst, err
 		}
+	}
+	if text != "" && (t.prefix.scheme == prependAlways || t.prefix.scheme == prependFirst && first) {
+		text = t.prefix.text + text
 	}
 	scan := addedScan{matcher: t.normalized, s: text}
 	for ; ; first = false {
@@ -218,6 +231,9 @@ func (t *Tokenizer) enterAdded(tokens []*addedToken) error {
 
 // findPattern sets what an added token is found by and decodes to.
 func (t *Tokenizer) findPattern(a *addedToken) (err error) {
+	if a.pattern != "" {
+		return nil
+	}
 	a.pattern = a.content
 	if a.normalized && t.normalizer != nil {
 		a.pattern, err = t.normalizer.normalize(a.content)

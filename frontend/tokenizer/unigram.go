@@ -31,14 +31,9 @@ type unigram struct {
 // unkPenalty is how far unk is below the lowest score.
 const unkPenalty = 10
 
-// newUnigram makes the model of a vocabulary; scores are by id.
-func newUnigram(v *vocab, scores []float64, unk int32, byteFallback bool) *unigram {
-	m := &unigram{unk: unk, unkScore: slices.Min(scores) - unkPenalty, byteFallback: byteFallback, cache: newWordCache()}
-	for id := range int32(len(scores)) {
-		if v.kinds[id] != absent && len(v.bytes(id)) > 0 {
-			m.ids = append(m.ids, id)
-		}
-	}
+// newUnigram makes the model of tokens, ids, which it sorts. scores are by id.
+func newUnigram(v *vocab, ids []int32, scores []float64, unk int32, unkScore float64, byteFallback bool) *unigram {
+	m := &unigram{ids: ids, unk: unk, unkScore: unkScore, byteFallback: byteFallback, cache: newWordCache()}
 	slices.SortFunc(m.ids, func(a, b int32) int { return strings.Compare(view(v.bytes(a)), view(v.bytes(b))) })
 	keys := make([]string, len(m.ids))
 	m.scores = make([]float64, len(m.ids))
