@@ -20,6 +20,7 @@ const (
 
 // Common are the options of both processes.
 type Common struct {
+	Hub
 	Model           string
 	MaxModelLen     int // tokens; 0: the model's own limit
 	MaxLogprobs     int // -1: the whole vocabulary
@@ -71,6 +72,7 @@ type Frontend struct {
 	Port                     int
 	ServedModelNames         []string
 	Tokenizer                string
+	TokenizerRevision        string
 	ChatTemplate             string
 	ResponseRole             string
 	GenerationConfig         string
@@ -170,8 +172,8 @@ func newSet(command, summary string, mine, others []cli.Flag, other string) *cli
 }
 
 func commonFlags(c *Common) []cli.Flag {
-	return []cli.Flag{
-		{Name: "model", Group: "Model", Help: "a directory in Hugging Face form, or builtin: the small model inside this program", Value: cli.String(&c.Model)},
+	return append([]cli.Flag{
+		{Name: "model", Group: "Model", Help: "a directory in Hugging Face form, a .gguf file, a repository of the Hugging Face hub (OWNER/NAME, or OWNER/NAME:Q4_K_M for one of its GGUF files), or builtin: the small model inside this program", Value: cli.String(&c.Model)},
 		{Name: "max-model-len", Group: "Model", Help: "longest prompt plus output in tokens; from the model's config if not given", Value: cli.AutoInt(&c.MaxModelLen, 1, math.MaxInt32)},
 		{Name: "max-logprobs", Group: "Model", Help: "most log probabilities that a request may ask for, of each token; -1: the whole vocabulary", Value: cli.Int(&c.MaxLogprobs, -1, math.MaxInt32)},
 		{Name: "trust-remote-code", Group: "Model", Help: "no code comes with a model here", Value: cli.FixedSwitch(false, "a model's own code is never run")},
@@ -185,7 +187,7 @@ func commonFlags(c *Common) []cli.Flag {
 		{Name: "config", Group: "Processes", Help: "YAML file of flags; the command line wins. One file can serve both commands", Value: cli.String(new(string))},
 
 		{Name: "disable-log-stats", Group: "Observability", Help: "no statistics: no engine metrics and no log line", Value: cli.Bool(&c.DisableLogStats)},
-	}
+	}, hubFlags(&c.Hub)...)
 }
 
 func coreFlags(c *Core) []cli.Flag {
@@ -227,7 +229,8 @@ func frontendFlags(f *Frontend) []cli.Flag {
 		{Name: "disable-uvicorn-access-log", Group: "Server", Help: "do not log each request", Value: cli.Not(&f.AccessLog)},
 		{Name: "enable-server-load-tracking", Group: "Server", Help: "count requests in flight for GET /load", Value: cli.Bool(&f.ServerLoadTracking)},
 
-		{Name: "tokenizer", Group: "Model", Help: "directory of the tokenizer, if not the model's", Value: cli.String(&f.Tokenizer)},
+		{Name: "tokenizer", Group: "Model", Help: "where the tokenizer is, if not with the model; any form that --model takes", Value: cli.String(&f.Tokenizer)},
+		{Name: "tokenizer-revision", Group: "Model", Help: "branch, tag or commit of the tokenizer's repository; the model's if it is the same one", Value: cli.String(&f.TokenizerRevision)},
 		{Name: "chat-template", Group: "Model", Help: "file with a Jinja chat template, or the template itself", Value: cli.String(&f.ChatTemplate)},
 		{Name: "generation-config", Group: "Model", Help: "where sampling defaults come from: auto (the model), vllm (none) or a directory", Value: cli.String(&f.GenerationConfig)},
 		{Name: "override-generation-config", Group: "Model", Help: "sampling defaults that win over those", Value: cli.JSON(&f.OverrideGenerationConfig)},

@@ -14,9 +14,7 @@ var refused = []struct {
 		"allowed-local-media-path", "allowed-media-domains", "skip-mm-profiling", "enable-prompt-embeds", "mm-encoder-tp-mode",
 	}},
 	{"only text generation is served; leave it out", []string{"runner", "convert", "task", "pooler-config"}},
-	{"the model comes from a local directory; fetch the revision you want and give its path", []string{
-		"revision", "code-revision", "tokenizer-revision", "hf-token", "download-dir",
-	}},
+	{"no code comes with a model here", []string{"code-revision"}},
 	{"config.json is read as it is; change it there", []string{"hf-config-path", "hf-overrides", "config-format", "rope-scaling", "rope-theta"}},
 	{"quantized weights are not served; use a float32, float16 or bfloat16 checkpoint", []string{"quantization", "quantization-param-path"}},
 	{"text in and out is what this server does; leave it out", []string{"skip-tokenizer-init", "tokens-only", "tokenizer-mode", "tokenizer-pool-size"}},
