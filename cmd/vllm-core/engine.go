@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"govllm/cmd/internal/flags"
+	"govllm/cmd/internal/source"
 	"govllm/enginecore"
 	"govllm/enginecore/mockrunner"
 	"govllm/enginecore/model"
@@ -16,6 +18,7 @@ import (
 	"govllm/protocol"
 	"govllm/protocol/modelfile"
 	"govllm/protocol/modelfile/builtin/weights"
+	"govllm/protocol/modelfile/hub"
 )
 
 // engine is a model on a device, ready to compute steps.
@@ -31,9 +34,13 @@ type engine struct {
 
 // load opens the model and puts it on its device. What cannot be served is
 // refused before anything large is read.
-func load(opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
+func load(ctx context.Context, opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
+	path, err := source.Path(ctx, source.Want{Name: opts.Model, Revision: opts.Revision, RevisionFlag: "--revision", Part: part(opts)}, &opts.Hub, log)
+	if err != nil {
+		return nil, fmt.Errorf("model %w", err)
+	}
 	start := time.Now()
-	m, err := modelfile.Open(opts.Model, modelfile.Options{BuiltinWeights: weights.FS})
+	m, err := modelfile.Open(path, modelfile.Options{BuiltinWeights: weights.FS})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +72,9 @@ func load(opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	net, err := model.Load(dev, m.Config, src, model.Options{DType: e.dtype, MaxModelLen: maxModelLen, Progress: progress(log)})
+	net, err := model.Load(dev, m.Config, src, model.Options{
+		DType: e.dtype, MaxModelLen: maxModelLen, Threads: opts.Threads, Progress: progress(log),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", opts.Model, err)
 	}
@@ -78,6 +87,14 @@ func load(opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
 	log.Info("KV cache", "blocks", e.numBlocks-1, "block_size", opts.BlockSize, "tokens", (e.numBlocks-1)*opts.BlockSize,
 		"dtype", cfg.KVDType, "max_model_len", maxModelLen)
 	return e, nil
+}
+
+// part is what of the model is needed: no weights, if none are computed with.
+func part(opts *flags.Core) hub.Part {
+	if opts.Device == "mock" || opts.LoadFormat == "dummy" {
+		return hub.Description
+	}
+	return hub.Everything
 }
 
 // mock is an engine that computes nothing: seeded tokens, at once. It keeps the
@@ -122,6 +139,7 @@ func (e *engine) plan(opts *flags.Core, m *modelfile.Model, src *modelfile.Weigh
 	if e.numBlocks, err = numBlocks(opts, shape, e.maxModelLen, available); err != nil {
 		return cfg, err
 	}
+	shape.NumBlocks = e.numBlocks
 	cfg = modelrunner.Config{
 		MaxNumSeqs: opts.MaxNumSeqs, MaxNumBatchedTokens: opts.MaxNumBatchedTokens, MaxModelLen: e.maxModelLen,
 		BlockSize: opts.BlockSize, NumBlocks: e.numBlocks, KVDType: kvType,
@@ -131,9 +149,9 @@ func (e *engine) plan(opts *flags.Core, m *modelfile.Model, src *modelfile.Weigh
 		return cfg, err
 	}
 	need := modelrunner.Need{
-		Weights:   model.WeightBytes(m.Config, e.dtype),
+		Weights:   model.WeightBytes(e.device, m.Config, e.dtype),
 		Workspace: model.WorkspaceBytes(m.Config, opts.MaxNumBatchedTokens, cfg.MaxLogits(), e.maxModelLen),
-		KV:        int64(e.numBlocks) * shape.BlockBytes(),
+		KV:        e.device.KVCacheBytes(shape),
 	}
 	return cfg, need.Check(available)
 }
@@ -150,14 +168,17 @@ func kvBytes(opts *flags.Core, available int64) int64 {
 	return modelrunner.KVBytes(available)
 }
 
-// progress logs how far loading is, at most once a second.
+// progress logs how far loading is and how fast it goes, at most once a second.
 func progress(log *slog.Logger) func(done, total int64) {
-	last := time.Now()
+	start := time.Now()
+	last := start
 	return func(done, total int64) {
-		if now := time.Now(); now.Sub(last) >= time.Second {
-			last = now
-			log.Info("loading weights", "MiB", done>>20, "of", max(done, total)>>20) // dummy weights have no size
+		now := time.Now()
+		if now.Sub(last) < time.Second {
+			return
 		}
+		last = now
+		log.Info("loading weights", "MiB", done>>20, "of", total>>20, "MiB/s", int64(float64(done>>20)/now.Sub(start).Seconds()))
 	}
 }
 

@@ -61,7 +61,7 @@ func prepare(ctx context.Context, opts *flags.Core, log *slog.Logger) (e *engine
 		return err
 	})
 	group.Go(func() (err error) {
-		e, err = load(opts, log)
+		e, err = load(ctx, opts, log)
 		return err
 	})
 	if err := group.Wait(); err != nil {

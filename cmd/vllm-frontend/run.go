@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"govllm/cmd/internal/flags"
+	"govllm/cmd/internal/source"
 	"govllm/frontend/api/openai"
 	"govllm/frontend/chat"
 	"govllm/frontend/chat/jinja"
@@ -26,6 +28,7 @@ import (
 	"govllm/frontend/tokenizer"
 	"govllm/ipc"
 	"govllm/protocol/modelfile"
+	"govllm/protocol/modelfile/hub"
 )
 
 const (
@@ -38,8 +41,11 @@ const (
 
 // run serves until ctx ends (nil) or an engine is lost.
 func run(ctx context.Context, opts *flags.Frontend, log *slog.Logger) error {
-	api, err := loadModel(opts)
+	api, err := loadModel(ctx, opts, log)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // asked to stop before it began
+		}
 		return err
 	}
 	conn, err := ipc.Listen(ipc.FrontendOptions{HandshakeAddress: opts.HandshakeAddress(), EngineCount: opts.NumEngines, Log: log})
@@ -82,7 +88,7 @@ func run(ctx context.Context, opts *flags.Frontend, log *slog.Logger) error {
 
 // loadModel reads the model's files and makes the part of the API's
 // configuration that they decide.
-func loadModel(opts *flags.Frontend) (openai.Config, error) {
+func loadModel(ctx context.Context, opts *flags.Frontend, log *slog.Logger) (openai.Config, error) {
 	var override []byte
 	if len(opts.OverrideGenerationConfig) > 0 {
 		var err error
@@ -90,9 +96,7 @@ func loadModel(opts *flags.Frontend) (openai.Config, error) {
 			return openai.Config{}, err
 		}
 	}
-	m, err := modelfile.Open(opts.Model, modelfile.Options{
-		Tokenizer: opts.Tokenizer, GenerationConfig: opts.GenerationConfig, OverrideGenerationConfig: override,
-	})
+	m, err := openModel(ctx, opts, override, log)
 	if err != nil {
 		return openai.Config{}, err
 	}
@@ -146,6 +150,28 @@ func apiOptions(opts *flags.Frontend) (openai.Options, error) {
 	}
 	o.TemplateKwargs = v.(*jinja.Dict) // the value of a JSON object
 	return o, nil
+}
+
+// openModel reads the files of the model but its weights, and those of another
+// tokenizer if there is one. What is not here comes from the hub.
+func openModel(ctx context.Context, opts *flags.Frontend, override []byte, log *slog.Logger) (*modelfile.Model, error) {
+	path, err := source.Path(ctx, source.Want{Name: opts.Model, Revision: opts.Revision, RevisionFlag: "--revision", Part: hub.Description}, &opts.Hub, log)
+	if err != nil {
+		return nil, fmt.Errorf("model %w", err)
+	}
+	other := ""
+	if opts.Tokenizer != "" || opts.TokenizerRevision != "" {
+		want := source.Want{Name: cmp.Or(opts.Tokenizer, opts.Model), Revision: opts.TokenizerRevision, RevisionFlag: "--tokenizer-revision", Part: hub.Tokenizer}
+		if want.Name == opts.Model {
+			want.Revision = cmp.Or(want.Revision, opts.Revision)
+		}
+		if other, err = source.Path(ctx, want, &opts.Hub, log); err != nil {
+			return nil, fmt.Errorf("tokenizer %w", err)
+		}
+	}
+	return modelfile.Open(path, modelfile.Options{
+		Tokenizer: other, GenerationConfig: opts.GenerationConfig, OverrideGenerationConfig: override,
+	})
 }
 
 // chatTemplates takes --chat-template, a file or the template itself, else the
