@@ -375,6 +375,7 @@ func (c *Core) fillStats(now float64) {
 	c.stats = protocol.SchedulerStats{
 		PrefixCacheStats: s.PrefixCache,
 		Step: protocol.StepStats{
+			Known:            true,
 			Number:           c.numSteps,
 			Duration:         now - c.stepStart,
 			NumPrefillTokens: s.PrefillTokens,

@@ -97,6 +97,7 @@ func (l *Loop) beat() {
 // delta zero.
 func (l *Loop) tell(b *beat, now float64) error {
 	s := protocol.SchedulerStats{Step: protocol.StepStats{
+		Known:      true,
 		Number:     b.completed,
 		Running:    b.running,
 		NumArrived: l.numArrived(),

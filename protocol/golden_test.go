@@ -365,7 +365,7 @@ func TestPythonGolden(t *testing.T) {
 func TestOwnGolden(t *testing.T) {
 	requests, outputs := pythonRequests(), pythonOutputs()
 	requests["add_full"].SamplingParams.Stop = []string{"END"}
-	outputs["outputs_full"].SchedulerStats.Step = StepStats{7, 0.25, 8, 1, 2, 2, Preemptions{1, 2, 3}, 16, 20, 12, 40, 5, 8, 0.75, 2, true}
+	outputs["outputs_full"].SchedulerStats.Step = StepStats{true, 7, 0.25, 8, 1, 2, 2, Preemptions{1, 2, 3}, 16, 20, 12, 40, 5, 8, 0.75, 2, true}
 	made := []struct {
 		name string
 		data []byte

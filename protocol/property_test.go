@@ -369,9 +369,12 @@ func drawStats(t *rapid.T) *SchedulerStats {
 		StepCounter: count("steps"), CurrentWave: count("wave"), KVCacheUsage: genFloat.Draw(t, "usage"),
 		PrefixCacheStats: PrefixCacheStats{rapid.Bool().Draw(t, "reset"), count("reqs"), count("queries"), count("hits"),
 			count("p reqs"), count("p queries"), count("p hits"), HitsBySource{}},
-		Step: StepStats{rapid.Uint64Range(0, math.MaxInt64).Draw(t, "number"), genFloat.Draw(t, "duration"), count("a"), count("b"),
+		Step: StepStats{true, rapid.Uint64Range(0, math.MaxInt64).Draw(t, "number"), genFloat.Draw(t, "duration"), count("a"), count("b"),
 			count("c"), count("d"), Preemptions{count("e"), count("f"), count("g")}, count("h"), count("i"), count("j"), count("k"), count("l"),
 			rapid.Uint64Range(0, math.MaxInt64).Draw(t, "running"), genFloat.Draw(t, "running for"), count("arrived"), rapid.Bool().Draw(t, "paused")}}
+	if rapid.Bool().Draw(t, "foreign") {
+		s.Step = StepStats{}
+	}
 	for range rapid.IntRange(0, 2).Draw(t, "evictions") {
 		s.KVCacheEvictionEvents = append(s.KVCacheEvictionEvents, KVCacheEvictionEvent{genFloat.Draw(t, "lifetime"), genFloat.Draw(t, "idle"),
 			rapid.SliceOfN(genFloat, 0, 3).Draw(t, "gaps")})
@@ -406,18 +409,21 @@ func statsTree(s *SchedulerStats) any {
 			{"num_accepted_tokens_per_pos", counts(d.NumAcceptedTokensPerPos)}, {"num_draft_tokens_per_pos", counts(d.NumDraftTokensPerPos)}}
 	}
 	g := s.Step
-	return object{{"num_running_reqs", int64(s.NumRunningReqs)}, {"num_waiting_reqs", int64(s.NumWaitingReqs)},
+	tree := object{{"num_running_reqs", int64(s.NumRunningReqs)}, {"num_waiting_reqs", int64(s.NumWaitingReqs)},
 		{"num_skipped_waiting_reqs", int64(s.NumSkippedWaitingReqs)}, {"num_kv_fetch_reqs_by_stage", object{}},
 		{"step_counter", int64(s.StepCounter)}, {"current_wave", int64(s.CurrentWave)}, {"kv_cache_usage", s.KVCacheUsage},
 		{"iteration_details", detailsTree(s.IterationDetails)}, {"prefix_cache_stats", prefixTree(&s.PrefixCacheStats)},
 		{"connector_prefix_cache_stats", prefixTree(s.ConnectorPrefixCacheStats)},
 		{"kv_cache_eviction_events", list(s.KVCacheEvictionEvents, evictionTree)}, {"spec_decoding_stats", spec},
 		{"kv_connector_stats", nil}, {"ec_connector_stats", nil}, {"waiting_lora_adapters", object{}},
-		{"running_lora_adapters", object{}}, {"cudagraph_stats", nil}, {"perf_stats", perfTree(s.PerfStats)},
-		{"govllm_step", []any{int64(g.Number), g.Duration, int64(g.NumPrefillTokens), int64(g.NumPrefillReqs), int64(g.NumDecodeTokens),
+		{"running_lora_adapters", object{}}, {"cudagraph_stats", nil}, {"perf_stats", perfTree(s.PerfStats)}}
+	if g.Known {
+		tree = append(tree, pair{"govllm_step", []any{int64(g.Number), g.Duration, int64(g.NumPrefillTokens), int64(g.NumPrefillReqs), int64(g.NumDecodeTokens),
 			int64(g.NumDecodeReqs), int64(g.Preemptions.KVFull), int64(g.Preemptions.Priority), int64(g.Preemptions.Reset), int64(g.NumRecomputed),
 			int64(g.NumWaitingTokens), int64(g.NumUncachedTokens), int64(g.NumResidentTokens), int64(g.NumPendingTokens),
-			int64(g.Running), g.RunningFor, int64(g.NumArrived), g.Paused}}}
+			int64(g.Running), g.RunningFor, int64(g.NumArrived), g.Paused}})
+	}
+	return tree
 }
 
 func prefixTree(p *PrefixCacheStats) any {

@@ -92,6 +92,7 @@ type SpecDecodingStats struct {
 // StepStats says what the step itself did, and what the engine has before it in
 // tokens; key "govllm_step" on the wire.
 type StepStats struct {
+	Known    bool    // the engine tells of its steps; not on the wire
 	Number   uint64  // steps since the engine started
 	Duration float64 // seconds, Schedule to Update
 

@@ -8,7 +8,11 @@ import (
 // appendSchedulerStats writes every key of vLLM's dataclass, for foreign
 // frontends refuse a map that lacks one, and then ours.
 func appendSchedulerStats(b []byte, s *SchedulerStats) []byte {
-	b = appendMapLen(b, 19)
+	n := 18
+	if s.Step.Known {
+		n++
+	}
+	b = appendMapLen(b, n)
 	b = appendInt(appendStr(b, "num_running_reqs"), int64(s.NumRunningReqs))
 	b = appendInt(appendStr(b, "num_waiting_reqs"), int64(s.NumWaitingReqs))
 	b = appendInt(appendStr(b, "num_skipped_waiting_reqs"), int64(s.NumSkippedWaitingReqs))
@@ -27,7 +31,10 @@ func appendSchedulerStats(b []byte, s *SchedulerStats) []byte {
 	b = appendMapLen(appendStr(b, "running_lora_adapters"), 0)
 	b = appendNil(appendStr(b, "cudagraph_stats"))
 	b = appendPerfStats(appendStr(b, "perf_stats"), s.PerfStats)
-	return appendStepStats(appendStr(b, "govllm_step"), &s.Step)
+	if s.Step.Known {
+		b = appendStepStats(appendStr(b, "govllm_step"), &s.Step)
+	}
+	return b
 }
 
 func appendPrefixCacheStats(b []byte, p *PrefixCacheStats) []byte {
@@ -352,6 +359,7 @@ func (r *reader) stepStats(s *StepStats) {
 	if !ok {
 		return
 	}
+	s.Known = true
 	fields := [...]*int{&s.NumPrefillTokens, &s.NumPrefillReqs, &s.NumDecodeTokens, &s.NumDecodeReqs,
 		&s.Preemptions.KVFull, &s.Preemptions.Priority, &s.Preemptions.Reset, &s.NumRecomputed,
 		&s.NumWaitingTokens, &s.NumUncachedTokens, &s.NumResidentTokens, &s.NumPendingTokens}

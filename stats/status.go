@@ -26,5 +26,6 @@ type EngineStatus struct {
 // FrontendStatus is EngineStatus of all engines and what is with none of them.
 type FrontendStatus struct {
 	Tokenizing int // HTTP requests being prepared
+	SleepLevel int // of the engines: 0 awake, 1 weights offloaded, 2 all discarded
 	Engines    []EngineStatus
 }

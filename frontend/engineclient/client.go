@@ -96,7 +96,8 @@ type Client struct {
 	calls    map[protocol.CallID]chan protocol.UtilityOutput
 	lastCall uint64
 
-	preparing int // HTTP requests, see Preparing
+	preparing  int // HTTP requests, see Preparing
+	sleepLevel int // 0: awake
 
 	message message // the reader's alone
 }
@@ -134,7 +135,14 @@ func New(conn Conn, engines []ipc.EngineInfo, opt Options) *Client {
 // Run reads engine messages until the connection ends, then fails whatever is
 // live. It returns nil if ctx ended it, else the *EngineDeadError.
 func (c *Client) Run(ctx context.Context) error {
+	var watching sync.WaitGroup
+	watchCtx, stop := context.WithCancel(ctx)
+	if c.stallTimeout > 0 {
+		watching.Go(func() { c.watch(watchCtx) })
+	}
 	err := c.conn.Run(ctx, c.handle)
+	stop()
+	watching.Wait()
 	if ctx.Err() != nil {
 		c.die(fmt.Errorf("connection closed: %w", context.Cause(ctx)))
 		return nil
@@ -177,7 +185,7 @@ func (c *Client) Submit(ctx context.Context, req *protocol.EngineCoreRequest, me
 	if c.recorder != nil {
 		c.recorder.RecordSent(s.engine, c.now().Sub(meta.Arrival))
 	}
-	if s.ended() { // AbortAll was faster, and its ABORT came before the ADD
+	if s.hasLeft() { // AbortAll was faster, and its ABORT came before the ADD
 		c.sendAbort(s)
 	}
 	return s, nil

@@ -202,7 +202,12 @@ func ranks(numEngines int) []ipc.EngineInfo {
 }
 
 func (f *fixture) start(numEngines int, rec engineclient.Recorder) {
-	f.client = engineclient.New(f.conn, ranks(numEngines), engineclient.Options{Recorder: rec})
+	f.startWith(numEngines, rec, engineclient.Options{})
+}
+
+func (f *fixture) startWith(numEngines int, rec engineclient.Recorder, opt engineclient.Options) {
+	opt.Recorder = rec
+	f.client = engineclient.New(f.conn, ranks(numEngines), opt)
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel
 	go func() {

@@ -278,7 +278,7 @@ func newDecoder(t testing.TB, rec engineclient.Recorder, numSeqs int) *decoder {
 		cancel()
 		<-ran
 	})
-	d.message.SchedulerStats = &protocol.SchedulerStats{NumRunningReqs: numSeqs}
+	d.message.SchedulerStats = &protocol.SchedulerStats{NumRunningReqs: numSeqs, Step: protocol.StepStats{Known: true}}
 	for i := range numSeqs {
 		id := fmt.Sprint("request-", i)
 		s, err := client.Submit(ctx, request(id, 4), engineclient.Meta{Arrival: time.Now()})

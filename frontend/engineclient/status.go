@@ -1,6 +1,7 @@
 package engineclient
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -56,6 +57,7 @@ type progress struct {
 	runningFor time.Duration
 
 	paused bool // or asleep, by our own call or the engine's word
+	warned bool // its stall is in the log
 }
 
 // hear takes one message of an engine into account. It reports whether the
@@ -70,7 +72,7 @@ func (e *engineLoad) hear(m *protocol.EngineCoreOutputs, now time.Time) (stale b
 		}
 	}
 	s := m.SchedulerStats
-	if s != nil && s.Step.Number > 0 {
+	if s != nil && s.Step.Known {
 		return p.numbered(&s.Step, len(m.Outputs) > 0, now)
 	}
 	if s != nil || len(m.Outputs) > 0 { // as any message of a foreign engine, it is a step's
@@ -148,7 +150,7 @@ func (c *Client) Status() stats.FrontendStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	s := stats.FrontendStatus{Tokenizing: c.preparing}
+	s := stats.FrontendStatus{Tokenizing: c.preparing, SleepLevel: c.sleepLevel}
 	for i := range c.engines {
 		e := c.engines[i].status(i, now, c.stallTimeout)
 		e.Dead = c.deadErr != nil
@@ -172,6 +174,71 @@ func (c *Client) Ready() error {
 		}
 	}
 	return nil
+}
+
+// watch logs when an engine stalls and when it goes on, until ctx ends.
+func (c *Client) watch(ctx context.Context) {
+	tick := time.NewTicker(min(time.Second, c.stallTimeout))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.logStalls()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *Client) logStalls() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	for i := range c.engines {
+		e := &c.engines[i]
+		err := e.stalled(i, now, c.stallTimeout)
+		switch {
+		case err != nil && !e.warned:
+			c.log.Error("engine stalled: not ready until it completes a step", "error", err)
+		case err == nil && e.warned:
+			c.log.Info("engine no longer stalled", "engine", i, "requests", e.inFlight)
+		}
+		e.warned = err != nil
+	}
+}
+
+// noteUtility takes a call into account that all engines have carried out.
+func (c *Client) noteUtility(method string, args []any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	switch method {
+	case "pause_scheduler":
+		c.setPausedLocked(true, now)
+	case "resume_scheduler":
+		c.setPausedLocked(false, now)
+	case "sleep":
+		c.sleepLevel = 1
+		if len(args) > 0 {
+			c.sleepLevel = sleepLevel(args[0])
+		}
+		c.setPausedLocked(true, now)
+	case "wake_up":
+		c.sleepLevel = 0
+		c.setPausedLocked(false, now)
+	}
+}
+
+// sleepLevel is vLLM's: 1 offloads the weights, 2 drops everything.
+func sleepLevel(arg any) int {
+	level, _ := arg.(int)
+	return level
+}
+
+func (c *Client) setPausedLocked(paused bool, now time.Time) {
+	for i := range c.engines {
+		c.engines[i].setPaused(paused, now)
+	}
 }
 
 // Preparing counts an HTTP request that is being read, templated and

@@ -46,7 +46,8 @@ type Stream struct {
 	takenSince time.Time             // and of taken; zero once it was delivered
 	finish     protocol.FinishReason // nothing is taken in once it is set
 	stopReason protocol.StopReason
-	endedAt    time.Time // when the engine ended it
+	endedAt    time.Time // when the engine, or we, ended it
+	left       bool      // we ended it, and told the engine so
 	visible    bool      // finish may be told
 	done       bool      // only io.EOF is left to tell
 	err        error     // ends the stream after what is pending
@@ -149,7 +150,7 @@ func (s *Stream) end(reason protocol.FinishReason) {
 		reason = s.finish
 	}
 	if atWork {
-		s.finish, s.endedAt = reason, s.client.now()
+		s.finish, s.endedAt, s.left = reason, s.client.now(), true
 	}
 	s.recordAlone(reason)
 	s.done = true
@@ -165,7 +166,7 @@ func (s *Stream) abort() {
 	s.mu.Lock()
 	atWork := s.finish == protocol.FinishNone && s.err == nil
 	if atWork {
-		s.finish, s.endedAt, s.visible = protocol.FinishAbort, s.client.now(), true
+		s.finish, s.endedAt, s.left, s.visible = protocol.FinishAbort, s.client.now(), true, true
 		s.recordAlone(s.finish)
 	}
 	s.mu.Unlock()
@@ -175,10 +176,10 @@ func (s *Stream) abort() {
 	}
 }
 
-func (s *Stream) ended() bool {
+func (s *Stream) hasLeft() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.finish != protocol.FinishNone
+	return s.left
 }
 
 // leave takes a request that its engine has not ended out of the system.

@@ -36,7 +36,11 @@ func (c *Client) Utility(ctx context.Context, method string, args ...any) (any, 
 			return nil, fmt.Errorf("utility %s: %w", method, err)
 		}
 	}
-	return c.collect(ctx, method, answers)
+	result, err := c.collect(ctx, method, answers)
+	if err == nil {
+		c.noteUtility(method, args)
+	}
+	return result, err
 }
 
 func (c *Client) collect(ctx context.Context, method string, answers []chan protocol.UtilityOutput) (any, error) {

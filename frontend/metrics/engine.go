@@ -57,6 +57,7 @@ type steps struct {
 	waitingTokens, uncachedTokens   prometheus.Gauge
 	runningTokens, pendingTokens    prometheus.Gauge
 	loadTokens                      prometheus.Gauge
+	runningStep, notTakenIn         prometheus.Gauge
 	kvFull, priority, reset         prometheus.Counter
 	recomputed                      prometheus.Counter
 	tokens, prefillTokens           prometheus.Observer
@@ -127,9 +128,6 @@ func (e *engine) constants(c EngineConfig) {
 	}
 	e.families.gauge(stats.CacheConfigInfo, e.label, label(c.BlockSize), cmp.Or(c.CacheDType, "None"), prefixCaching,
 		label(c.GPUMemoryUtilization), label(c.KVCacheMaxConcurrency), label(c.KVCacheSizeTokens), label(c.NumGPUBlocks)).Set(1)
-	e.families.gauge(stats.EngineSleepState, e.label, "awake").Set(1)
-	e.families.gauge(stats.EngineSleepState, e.label, "weights_offloaded").Set(0)
-	e.families.gauge(stats.EngineSleepState, e.label, "discard_all").Set(0)
 	for _, id := range []stats.ID{stats.ExternalPrefixCacheQueries, stats.ExternalPrefixCacheHits,
 		stats.MMCacheQueries, stats.MMCacheHits,
 		stats.EstimatedFlops, stats.EstimatedReadBytes, stats.EstimatedWriteBytes} {
@@ -168,7 +166,7 @@ func (e *engine) scheduler(s *protocol.SchedulerStats) {
 	if s.SpecDecodingStats != nil {
 		e.draft(s.SpecDecodingStats)
 	}
-	if s.Step.Number > 0 {
+	if s.Step.Known {
 		e.reportsSteps.Store(true)
 		e.step(&s.Step)
 	}
@@ -207,6 +205,8 @@ func (e *engine) step(s *protocol.StepStats) {
 			runningTokens:   f.gauge(stats.NumTokensRunning, e.label),
 			pendingTokens:   f.gauge(stats.NumTokensPending, e.label),
 			loadTokens:      f.gauge(stats.NumTokensLoad, e.label),
+			runningStep:     f.gauge(stats.EngineRunningStepTime, e.label),
+			notTakenIn:      f.gauge(stats.RequestsNotTakenIn, e.label),
 			kvFull:          f.counter(stats.NumPreemptionsByReason, e.label, "kv_full"),
 			priority:        f.counter(stats.NumPreemptionsByReason, e.label, "priority"),
 			reset:           f.counter(stats.NumPreemptionsByReason, e.label, "prefix_cache_reset"),
@@ -244,6 +244,8 @@ func (t *steps) gauges(r *Recorder, s *protocol.StepStats) {
 	r.set(t.runningTokens, float64(s.NumResidentTokens))
 	r.set(t.pendingTokens, float64(s.NumPendingTokens))
 	r.set(t.loadTokens, float64(s.NumLoadTokens()))
+	r.set(t.runningStep, s.RunningFor)
+	r.set(t.notTakenIn, float64(s.NumArrived))
 }
 
 func (e *engine) iteration(it *stats.Iteration) {

@@ -85,13 +85,13 @@ func busy(rec *Recorder) {
 	rec.Record(0, &protocol.SchedulerStats{
 		NumRunningReqs: 2, NumWaitingReqs: 1, NumSkippedWaitingReqs: 2, KVCacheUsage: 0.25,
 		PrefixCacheStats: protocol.PrefixCacheStats{Requests: 2, Queries: 300, Hits: 64},
-		Step: protocol.StepStats{Number: 1, Duration: 0.004, NumPrefillTokens: 236, NumPrefillReqs: 2,
+		Step: protocol.StepStats{Known: true, Number: 1, Duration: 0.004, NumPrefillTokens: 236, NumPrefillReqs: 2,
 			NumWaitingTokens: 70, NumUncachedTokens: 30, NumResidentTokens: 300, NumPendingTokens: 8},
 	}, &stats.Iteration{NumOutputs: 2, NumGenerationTokens: 2, NumPromptTokens: 300, NumComputedTokens: 236,
 		NumLocalCachedTokens: 64, TimeToFirstToken: []float64{0.05, 0.3}})
 	rec.Record(0, &protocol.SchedulerStats{
 		NumRunningReqs: 1, NumWaitingReqs: 2, KVCacheUsage: 1,
-		Step: protocol.StepStats{Number: 2, Duration: 0.002, NumDecodeTokens: 1, NumDecodeReqs: 1,
+		Step: protocol.StepStats{Known: true, Number: 2, Duration: 0.002, NumDecodeTokens: 1, NumDecodeReqs: 1,
 			Preemptions: protocol.Preemptions{Priority: 1}, NumRecomputed: 3, NumWaitingTokens: 170, NumResidentTokens: 201},
 	}, &stats.Iteration{NumOutputs: 1, NumGenerationTokens: 1, InterTokenLatency: []float64{0.002},
 		Finished: []stats.FinishedRequest{{Reason: protocol.FinishLength, E2ELatency: 0.35, NumPromptTokens: 200,
@@ -255,11 +255,11 @@ func TestPreemptionsOfAForeignEngine(t *testing.T) {
 // neither does a message that repeats a step or comes from an empty one.
 func TestSteps(t *testing.T) {
 	reg, rec := newRecorder(t)
-	step := protocol.StepStats{Number: 7, NumPrefillTokens: 4, NumPrefillReqs: 1, Preemptions: protocol.Preemptions{KVFull: 1}, NumWaitingTokens: 9}
+	step := protocol.StepStats{Known: true, Number: 7, NumPrefillTokens: 4, NumPrefillReqs: 1, Preemptions: protocol.Preemptions{KVFull: 1}, NumWaitingTokens: 9}
 	rec.Record(0, &protocol.SchedulerStats{Step: step}, &stats.Iteration{NumOutputs: 1})
 	step.Preemptions, step.NumWaitingTokens = protocol.Preemptions{}, 5
 	rec.Record(0, &protocol.SchedulerStats{Step: step}, &stats.Iteration{})
-	rec.Record(0, &protocol.SchedulerStats{Step: protocol.StepStats{Number: 8, NumWaitingTokens: 3}}, &stats.Iteration{})
+	rec.Record(0, &protocol.SchedulerStats{Step: protocol.StepStats{Known: true, Number: 8, NumWaitingTokens: 3}}, &stats.Iteration{})
 	rec.Record(0, nil, &stats.Iteration{NumOutputs: 1, NumPreemptions: 1})
 	text := scrape(t, reg)
 	checkLines(t, text, "vllm:num_preemptions_total", "1")
@@ -280,7 +280,7 @@ func TestImpossibleNumbers(t *testing.T) {
 	for range 2 {
 		rec.Record(0, &protocol.SchedulerStats{NumRunningReqs: -1, KVCacheUsage: nan,
 			PrefixCacheStats:  protocol.PrefixCacheStats{Queries: -5, Hits: -5},
-			Step:              protocol.StepStats{Number: 1, Duration: nan, Preemptions: protocol.Preemptions{KVFull: -1}, NumRecomputed: -1, NumDecodeTokens: -1},
+			Step:              protocol.StepStats{Known: true, Number: 1, Duration: nan, Preemptions: protocol.Preemptions{KVFull: -1}, NumRecomputed: -1, NumDecodeTokens: -1},
 			SpecDecodingStats: &protocol.SpecDecodingStats{NumDrafts: -1, NumSpecTokens: -3, NumAcceptedTokensPerPos: []int{-1}},
 		}, &stats.Iteration{NumOutputs: 1, NumGenerationTokens: -1,
 			Finished: []stats.FinishedRequest{{Reason: 99, NumPromptTokens: 1, NumCachedTokens: 2, PrefillKnown: true}}})
@@ -464,7 +464,7 @@ func TestConcurrentUse(t *testing.T) {
 
 func TestRecordAllocatesNothing(t *testing.T) {
 	_, rec := newRecorder(t)
-	s := &protocol.SchedulerStats{NumRunningReqs: 1, Step: protocol.StepStats{Number: 1}}
+	s := &protocol.SchedulerStats{NumRunningReqs: 1, Step: protocol.StepStats{Known: true, Number: 1}}
 	it := &stats.Iteration{NumOutputs: 2, NumGenerationTokens: 2, InterTokenLatency: []float64{0.01, 0.01}}
 	rec.Record(0, s, it)
 	if n := testing.AllocsPerRun(100, func() { s.Step.Number++; rec.Record(0, s, it) }); n != 0 {

@@ -15,10 +15,12 @@ type status struct {
 	sent, queued, running         prometheus.Gauge
 	stalled                       prometheus.Gauge
 	messageAge, stepAge, tokenAge prometheus.Gauge
+
+	awake, weightsOffloaded, discardAll prometheus.Gauge
 }
 
 func newStatus(f *families, label string) status {
-	return status{
+	s := status{
 		sent:       f.gauge(stats.RequestsInFlight, label, "sent"),
 		queued:     f.gauge(stats.RequestsInFlight, label, "queued"),
 		running:    f.gauge(stats.RequestsInFlight, label, "running"),
@@ -26,7 +28,13 @@ func newStatus(f *families, label string) status {
 		messageAge: f.gauge(stats.EngineMessageAge, label),
 		stepAge:    f.gauge(stats.EngineStepAge, label),
 		tokenAge:   f.gauge(stats.EngineTokenAge, label),
+
+		awake:            f.gauge(stats.EngineSleepState, label, "awake"),
+		weightsOffloaded: f.gauge(stats.EngineSleepState, label, "weights_offloaded"),
+		discardAll:       f.gauge(stats.EngineSleepState, label, "discard_all"),
 	}
+	s.awake.Set(1)
+	return s
 }
 
 // Watch has every scrape ask source, an engineclient.Client's Status, and show
@@ -40,6 +48,7 @@ func (r *Recorder) show(s stats.FrontendStatus) {
 	for i := range s.Engines {
 		if e := r.engines[s.Engines[i].Engine]; e != nil {
 			e.show(&s.Engines[i])
+			e.showSleep(s.SleepLevel)
 		}
 	}
 }
@@ -56,6 +65,12 @@ func (e *engine) show(s *stats.EngineStatus) {
 	if s.Dead {
 		e.died()
 	}
+}
+
+func (e *engine) showSleep(level int) {
+	e.status.awake.Set(oneIf(level == 0))
+	e.status.weightsOffloaded.Set(oneIf(level == 1))
+	e.status.discardAll.Set(oneIf(level == 2))
 }
 
 // died sets the gauges of an engine that is gone to what they now are.

@@ -1,7 +1,6 @@
 package modelfile
 
 import (
-	"encoding/binary"
 	"hash/fnv"
 	"math"
 	"slices"
@@ -9,31 +8,32 @@ import (
 
 // DummyWeights stands in for a checkpoint, --load-format dummy: every tensor
 // asked for is there, filled with random numbers that depend on its name and
-// size alone. They are as small as vLLM's (initialize_dummy_weights), so that
-// no layer overflows.
+// their place alone. They are as small as vLLM's (initialize_dummy_weights), so
+// that no layer overflows. No tensor has Data.
 func DummyWeights() *Weights { return &Weights{dummy: true} }
 
 // dummyBound is the largest value, either way.
 const dummyBound = 1e-3
 
-// dummyTensor makes a bfloat16 tensor of uniform values.
+// dummyTensor makes a tensor of uniform bfloat16 values.
 func dummyTensor(name string, shape []int) Tensor {
-	size := 1
-	for _, n := range shape {
-		size *= n
-	}
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	state := h.Sum64() | 1
-	data := make([]byte, 2*size)
-	for i := range size {
-		// xorshift64*: Vigna 2016. Its high bits are uniform.
-		state ^= state >> 12
-		state ^= state << 25
-		state ^= state >> 27
-		u := float64(state*0x2545f4914f6cdd1d>>11) / (1 << 53)
-		bits := math.Float32bits(float32((2*u - 1) * dummyBound))
-		binary.LittleEndian.PutUint16(data[2*i:], uint16(bits>>16))
+	t := Tensor{Name: name, File: "dummy", DType: BF16, Shape: slices.Clone(shape)}
+	t.decode = func(dst []float32, row int) {
+		_, k := t.Rows()
+		// splitmix64: Steele et al. 2014. Its high bits are uniform.
+		state := h.Sum64() + uint64(row)*uint64(k)*0x9e3779b97f4a7c15
+		for i := range dst {
+			state += 0x9e3779b97f4a7c15
+			z := (state ^ state>>30) * 0xbf58476d1ce4e5b9
+			z = (z ^ z>>27) * 0x94d049bb133111eb
+			u := float64(z^z>>31) / (1 << 64)
+			dst[i] = truncateBF16(float32((2*u - 1) * dummyBound))
+		}
 	}
-	return Tensor{Name: name, File: "dummy", DType: BF16, Shape: slices.Clone(shape), Data: data}
+	return t
 }
+
+// truncateBF16 returns the bfloat16 next to f towards 0.
+func truncateBF16(f float32) float32 { return math.Float32frombits(math.Float32bits(f) &^ 0xffff) }

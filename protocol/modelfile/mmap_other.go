@@ -10,5 +10,5 @@ func mapFile(path string) (mapping, error) {
 	return mapping{data: data}, err
 }
 
-// Release does nothing here.
-func (w *Weights) Release(Tensor) {}
+// release does nothing here.
+func (w *Weights) release([]byte) {}

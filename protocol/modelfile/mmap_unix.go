@@ -37,21 +37,22 @@ func mapFile(path string) (mapping, error) {
 	return mapping{data: data, unmap: func() error { return unix.Munmap(data) }}, nil
 }
 
-// Release tells the system that a tensor has been read for good, so that
-// loading a model does not keep its file in memory beside the packed copy.
-// Reading it again works, from disk.
-func (w *Weights) Release(t Tensor) {
+// release lets the system take the pages of a part of a mapping.
+func (w *Weights) release(part []byte) {
 	for _, f := range w.files {
-		if f.unmap == nil || !within(t.Data, f.data) {
+		if f.unmap == nil || !within(part, f.data) {
 			continue
 		}
+		// Whole pages: the one that the part begins in ends with it, or goes
+		// with what comes before.
 		page := uintptr(os.Getpagesize())
-		start := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
-		first := (start + page - 1) / page * page
-		last := (start + uintptr(len(t.Data))) / page * page
+		start := uintptr(unsafe.Pointer(unsafe.SliceData(part)))
+		first := start / page * page
+		last := (start + uintptr(len(part))) / page * page
+		base := uintptr(unsafe.Pointer(unsafe.SliceData(f.data)))
 		if first < last {
 			// A hint: where it fails, nothing is lost.
-			_ = unix.Madvise(t.Data[first-start:last-start], unix.MADV_DONTNEED)
+			_ = unix.Madvise(f.data[first-base:last-base], unix.MADV_DONTNEED)
 		}
 	}
 }

@@ -15,8 +15,9 @@ type Tensor struct {
 	Shape []int
 	Data  []byte // a view; valid until Weights.Close
 
-	origin     string // its name in the file, if that is another
-	start, end uint64 // of Data in the file's data section
+	origin     string                       // its name in the file, if that is another
+	decode     func(dst []float32, row int) // where Data alone does not say
+	start, end uint64                       // of Data in the file's data section
 }
 
 // own is the tensor's name in its file.
@@ -24,10 +25,15 @@ func (t *Tensor) own() string { return cmp.Or(t.origin, t.Name) }
 
 // Plain says whether Data holds the values themselves, as DType: F32, F16 or
 // BF16.
-func (t *Tensor) Plain() bool { return t.DType == F32 || t.DType == F16 || t.DType == BF16 }
+func (t *Tensor) Plain() bool {
+	return t.decode == nil && (t.DType == F32 || t.DType == F16 || t.DType == BF16)
+}
 
 // decodes says whether Decode knows the type.
-func (t *Tensor) decodes() bool { _, ok := ggmlBlocks[t.DType]; return ok }
+func (t *Tensor) decodes() bool {
+	_, ok := ggmlBlocks[t.DType]
+	return ok || t.decode != nil
+}
 
 // Rows returns the tensor as a matrix [n, k]: the last dimension, and all
 // others. A vector is one row.
@@ -43,8 +49,19 @@ func (t *Tensor) Rows() (n, k int) {
 	return n, k
 }
 
+// views are the bytes that rows [row, row+n) are decoded from.
+func (t *Tensor) views(row, n int) [][]byte {
+	rows, _ := t.Rows()
+	rowBytes := len(t.Data) / max(1, rows)
+	return [][]byte{t.Data[row*rowBytes : (row+n)*rowBytes]}
+}
+
 // Decode sets dst to the values of whole rows, from the given one on.
 func (t *Tensor) Decode(dst []float32, row int) {
+	if t.decode != nil {
+		t.decode(dst, row)
+		return
+	}
 	_, k := t.Rows()
 	b := ggmlBlocks[t.DType]
 	src := t.Data[row*k/b.values*b.bytes:]

@@ -215,6 +215,15 @@ func (w *Weights) DType() DType {
 	return best
 }
 
+// Release says that rows [row, row+n) of a tensor have been read for good, so
+// that loading a model does not keep its file in memory beside the packed copy.
+// Reading them again works, from disk.
+func (w *Weights) Release(t Tensor, row, n int) {
+	for _, part := range t.views(row, n) {
+		w.release(part)
+	}
+}
+
 // Close unmaps the files. No Tensor may be used afterwards.
 func (w *Weights) Close() error {
 	err := unmap(w.files)
