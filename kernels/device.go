@@ -18,6 +18,8 @@
 // Sync.
 package kernels
 
+import "fmt"
+
 // DType is the type of one number in a file, a weight or a KV cache.
 type DType uint8
 
@@ -92,7 +94,7 @@ type Options struct {
 
 // Caps says what a Device can do, so that flags are refused at start by name.
 type Caps struct {
-	WeightDTypes []DType // that PackWeight can produce
+	WeightDTypes []DType // that NewWeight knows
 	KVDTypes     []DType
 	// BlockSizeMultiple divides every block size the device accepts.
 	BlockSizeMultiple int
@@ -100,24 +102,29 @@ type Caps struct {
 }
 
 // Device owns memory and packs what is constant. Its methods may be called
-// from one goroutine at a time.
+// from one goroutine at a time, but for Pack.
 type Device interface {
 	Name() string // "ref", "cpu (avx2, 2 threads)", …
 	Caps() Caps
 
-	// PackWeight copies a row-major [n, k] matrix of src's type into the
-	// device's own layout and the wanted type. src is little-endian and is not
-	// kept.
-	PackWeight(want DType, n, k int, srcType DType, src []byte) (Weight, error)
-	// PackWeights does the same for matrices stacked by rows: [Σn, k].
-	// Fused projections (q, k, v; gate and up) come this way, and a device may
-	// interleave them as its epilogues like.
-	PackWeights(want DType, k int, parts []WeightPart) (Weight, error)
+	// NewWeight allocates a matrix [n, k] of the wanted type in the device's own
+	// layout, all zeros; Pack fills it. Its memory is taken when it is written.
+	NewWeight(want DType, n, k int) (Weight, error)
+	// Pack writes rows [row, row+len(src)/(k·srcType.Size())) of w, converted
+	// from the row-major little-endian matrix src, which is not kept. Unlike
+	// the other methods it may be called from several goroutines at a time, if
+	// no two write the same row, so that loading can read, decode and pack
+	// piece by piece.
+	Pack(w Weight, row int, srcType DType, src []byte) error
 	// NewVector keeps float32 constants.
 	NewVector(values []float32) (Vector, error)
 	NewActivation(rows, cols int) (Activation, error)
 	NewInts(n int) (Ints, error)
 	NewKVCache(shape KVShape) (KVCache, error)
+
+	// WeightBytes and KVCacheBytes are what NewWeight and NewKVCache take.
+	WeightBytes(want DType, n, k int) int64
+	KVCacheBytes(shape KVShape) int64
 
 	// NewQueue returns the queue of a step loop that never schedules more than
 	// maxOps operations between two Syncs.
@@ -126,11 +133,16 @@ type Device interface {
 	Close() error
 }
 
-// WeightPart is one of the matrices of PackWeights: row-major [N, k].
-type WeightPart struct {
-	N    int
-	Type DType
-	Data []byte
+// PackWeight makes a Weight of one whole matrix.
+func PackWeight(dev Device, want DType, n, k int, srcType DType, src []byte) (Weight, error) {
+	if n <= 0 || k <= 0 || len(src) != n*k*srcType.Size() {
+		return nil, fmt.Errorf("kernels: %d bytes of %v are no [%d, %d] matrix", len(src), srcType, n, k)
+	}
+	w, err := dev.NewWeight(want, n, k)
+	if err != nil {
+		return nil, err
+	}
+	return w, dev.Pack(w, 0, srcType, src)
 }
 
 // AttnShape is what every attention operation of a layer shares.
@@ -270,7 +282,7 @@ type Queue interface {
 	Linear(out, x Activation, w Weight, bias Vector, accumulate bool, T int)
 
 	// GateMul sets out[t, i] = gate(gu[t, i])·gu[t, F+i], where gu comes from
-	// a Linear over PackWeights(gate, up) and F = cols(out).
+	// a Linear over a weight whose rows are gate's, then up's, and F = cols(out).
 	GateMul(out, gu Activation, kind GateKind, T int)
 
 	// SoftCap sets x[t, i] to cap·tanh(x[t, i]/cap); cap is positive.

@@ -17,7 +17,7 @@ func Example() {
 	defer dev.Close()
 	queue, _ := dev.NewQueue(8)
 	// Two bfloat16 rows: (1, 0) and (0, 2).
-	table, _ := dev.PackWeight(kernels.BF16, 2, 2, kernels.BF16, []byte{0x80, 0x3f, 0, 0, 0, 0, 0, 0x40})
+	table, _ := kernels.PackWeight(dev, kernels.BF16, 2, 2, kernels.BF16, []byte{0x80, 0x3f, 0, 0, 0, 0, 0, 0x40})
 	ids, _ := dev.NewInts(3)
 	x, _ := dev.NewActivation(3, 2)
 	logits, _ := dev.NewActivation(3, 2)

@@ -15,8 +15,10 @@ type Options struct {
 	DType kernels.DType
 	// MaxModelLen bounds positions, and so the rope tables.
 	MaxModelLen int
-	// Progress, if not nil, is called after each tensor with the bytes of the
-	// checkpoint read so far and in all.
+	// Threads that read, decode and pack; 0 means one per core.
+	Threads int
+	// Progress, if not nil, is called after each piece of a tensor with the
+	// bytes packed so far and in all, by one goroutine at a time.
 	Progress func(done, total int64)
 }
 
@@ -60,9 +62,8 @@ func (m *Model) Config() modelfile.Config { return m.cfg }
 // DType returns the type of the packed weights.
 func (m *Model) DType() kernels.DType { return m.dtype }
 
-// Load packs a checkpoint's tensors for a device. Each is read once and
-// released at once, so the peak of memory is the packed weights and one
-// layer's worth of file pages. src may be closed afterwards.
+// Load packs a checkpoint's tensors for a device; see packer for how. The peak
+// of memory is the packed weights and some MiB. src may be closed afterwards.
 func Load(dev kernels.Device, cfg modelfile.Config, src *modelfile.Weights, opt Options) (*Model, error) {
 	fam, err := familyOf(cfg)
 	if err != nil {
@@ -71,7 +72,8 @@ func Load(dev kernels.Device, cfg modelfile.Config, src *modelfile.Weights, opt 
 	if limit := dev.Caps().MaxHeadDim; cfg.HeadDim > limit {
 		return nil, fmt.Errorf("head_dim = %d is %w on this device; at most %d is", cfg.HeadDim, modelfile.ErrUnsupported, limit)
 	}
-	l := &loader{dev: dev, cfg: cfg, fam: fam, src: src, opt: opt, used: make(map[string]bool), total: src.Bytes()}
+	l := &loader{dev: dev, cfg: cfg, fam: fam, src: src, opt: opt, used: make(map[string]bool)}
+	l.packer = packer{dev: dev, src: src, opt: opt}
 	m := l.model()
 	if l.err == nil {
 		l.refuseLeftovers()
@@ -79,11 +81,15 @@ func Load(dev kernels.Device, cfg modelfile.Config, src *modelfile.Weights, opt 
 	if l.err != nil {
 		return nil, l.err
 	}
+	if err := l.packer.run(); err != nil {
+		return nil, err
+	}
 	return m, nil
 }
 
-// loader reads parts one after the other. After the first error it does
-// nothing more, so that callers check once.
+// loader describes the weights, one after the other, for the packer to fill;
+// what is small it reads itself. After the first error it does nothing more, so
+// that callers check once.
 type loader struct {
 	dev kernels.Device
 	cfg modelfile.Config
@@ -91,9 +97,9 @@ type loader struct {
 	src *modelfile.Weights
 	opt Options
 
-	used        map[string]bool
-	done, total int64
-	err         error
+	packer packer
+	used   map[string]bool
+	err    error
 }
 
 func (l *loader) model() *Model {
@@ -190,7 +196,7 @@ func (l *loader) tensor(name string, shape ...int) (modelfile.Tensor, bool) {
 		return modelfile.Tensor{}, false
 	}
 	l.used[name] = true
-	return plain(t), true
+	return t, true
 }
 
 func (l *loader) fail(err error) {
@@ -199,24 +205,8 @@ func (l *loader) fail(err error) {
 	}
 }
 
-// finish gives a tensor's pages back and reports progress.
-func (l *loader) finish(t modelfile.Tensor) {
-	l.src.Release(t)
-	l.done += int64(len(t.Data))
-	if l.opt.Progress != nil {
-		l.opt.Progress(l.done, l.total)
-	}
-}
-
 func (l *loader) matrix(name string, n, k int) kernels.Weight {
-	t, ok := l.tensor(name+".weight", n, k)
-	if !ok {
-		return nil
-	}
-	w, err := l.dev.PackWeight(l.opt.DType, n, k, fileDTypes[t.DType], t.Data)
-	l.fail(err)
-	l.finish(t)
-	return w
+	return l.stacked("", []string{name}, []int{n}, k)
 }
 
 // stacked packs matrices of rows[i] rows each into one. A single name holds
@@ -226,18 +216,12 @@ func (l *loader) stacked(prefix string, names []string, rows []int, k int) kerne
 	if l.err != nil {
 		return nil
 	}
-	var parts []kernels.WeightPart
-	for _, t := range tensors {
-		data, rowBytes := t.Data, len(t.Data)/t.Shape[0]
-		for _, n := range splitRows(t.Shape[0], rows, len(tensors)) {
-			parts = append(parts, kernels.WeightPart{N: n, Type: fileDTypes[t.DType], Data: data[:n*rowBytes]})
-			data = data[n*rowBytes:]
-		}
-	}
-	w, err := l.dev.PackWeights(l.opt.DType, k, parts)
+	w, err := l.dev.NewWeight(l.opt.DType, sum(rows), k)
 	l.fail(err)
+	at := 0
 	for _, t := range tensors {
-		l.finish(t)
+		l.packer.add(w, at, t)
+		at += t.Shape[0]
 	}
 	return w
 }
@@ -245,8 +229,7 @@ func (l *loader) stacked(prefix string, names []string, rows []int, k int) kerne
 func (l *loader) stackedBias(prefix string, names []string, rows []int) kernels.Vector {
 	var values []float32
 	for _, t := range l.stack(prefix, names, ".bias", rows) {
-		values = append(values, floats(t)...)
-		l.finish(t)
+		values = append(values, l.read(t)...)
 	}
 	return l.newVector(values)
 }
@@ -265,15 +248,6 @@ func (l *loader) stack(prefix string, names []string, suffix string, rows []int,
 		tensors = append(tensors, t)
 	}
 	return tensors
-}
-
-// splitRows returns the row counts that one tensor of a stack holds: all of
-// them if it is the only one.
-func splitRows(n int, rows []int, numTensors int) []int {
-	if numTensors == 1 {
-		return rows
-	}
-	return []int{n}
 }
 
 func sum(values []int) int {
@@ -300,8 +274,16 @@ func (l *loader) values(name string, n int) []float32 {
 	if !ok {
 		return nil
 	}
-	defer l.finish(t)
-	return floats(t)
+	return l.read(t)
+}
+
+// read takes all values of a small tensor.
+func (l *loader) read(t modelfile.Tensor) []float32 {
+	n, k := t.Rows()
+	values := make([]float32, n*k)
+	t.Decode(values, 0)
+	l.src.Release(t, 0, n)
+	return values
 }
 
 func (l *loader) newVector(values []float32) kernels.Vector {
@@ -347,12 +329,4 @@ func (l *loader) refuseLeftovers() {
 			return
 		}
 	}
-}
-
-// floats converts a tensor's values.
-func floats(t modelfile.Tensor) []float32 {
-	dtype := fileDTypes[t.DType]
-	values := make([]float32, len(t.Data)/dtype.Size())
-	dtype.Float32s(values, t.Data)
-	return values
 }

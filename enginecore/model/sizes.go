@@ -72,16 +72,17 @@ func widthsOf(cfg modelfile.Config) widths {
 	}
 }
 
-// WeightBytes returns what the packed matrices of a model take. Vectors and a
-// device's padding come on top and are small beside it.
-func WeightBytes(cfg modelfile.Config, dtype kernels.DType) int64 {
+// WeightBytes returns what the packed matrices of a model take on a device.
+// Vectors come on top and are small beside it.
+func WeightBytes(dev kernels.Device, cfg modelfile.Config, dtype kernels.DType) int64 {
 	w := widthsOf(cfg)
-	perLayer := int64(w.hidden)*int64(w.qkv+w.attn) + 3*int64(w.hidden)*int64(w.mlp)
-	tables := int64(cfg.VocabSize) * int64(w.hidden)
+	perLayer := dev.WeightBytes(dtype, w.qkv, w.hidden) + dev.WeightBytes(dtype, w.hidden, w.attn) +
+		dev.WeightBytes(dtype, 2*w.mlp, w.hidden) + dev.WeightBytes(dtype, w.hidden, w.mlp)
+	tables := dev.WeightBytes(dtype, cfg.VocabSize, w.hidden)
 	if !cfg.TieWordEmbeddings {
 		tables *= 2
 	}
-	return (perLayer*int64(cfg.NumLayers) + tables) * int64(dtype.Size())
+	return perLayer*int64(cfg.NumLayers) + tables
 }
 
 // WorkspaceBytes returns what a Workspace takes, at 4 bytes a value, and the

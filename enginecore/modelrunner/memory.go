@@ -56,7 +56,7 @@ func KVBlocks(shape kernels.KVShape, kvBytes int64, maxModelLen int) (int, error
 type Need struct {
 	Weights   int64 // model.WeightBytes
 	Workspace int64 // model.WorkspaceBytes
-	KV        int64 // blocks × KVShape.BlockBytes
+	KV        int64 // Device.KVCacheBytes
 }
 
 // Check returns ErrMemory, with each part, if the sum is more than available

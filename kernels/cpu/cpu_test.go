@@ -114,9 +114,9 @@ func newStep(t *testing.T, threads int) *step {
 	for i := range 64 {
 		identity[(i*64+i)*4+2], identity[(i*64+i)*4+3] = 0x80, 0x3f
 	}
-	s.square, err = dev.PackWeight(kernels.F32, 64, 64, kernels.F32, identity)
+	s.square, err = kernels.PackWeight(dev, kernels.F32, 64, 64, kernels.F32, identity)
 	fail(err)
-	s.up, err = dev.PackWeight(kernels.BF16, 128, 64, kernels.BF16, make([]byte, 128*64*2))
+	s.up, err = kernels.PackWeight(dev, kernels.BF16, 128, 64, kernels.BF16, make([]byte, 128*64*2))
 	fail(err)
 	s.kv, err = dev.NewKVCache(kernels.KVShape{Layers: 1, NumBlocks: 4, BlockSize: 16, KVHeads: 1, HeadDim: 32, DType: kernels.BF16})
 	fail(err)

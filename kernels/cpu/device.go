@@ -7,6 +7,8 @@ package cpu
 #cgo LDFLAGS: -lm -pthread
 #cgo noescape gk_run
 #cgo nocallback gk_run
+#cgo noescape gk_pack
+#cgo nocallback gk_pack
 #include <stdlib.h>
 #include "gk.h"
 */
@@ -136,19 +138,18 @@ func (c *kvCache) KVShape() kernels.KVShape { return c.shape }
 // padded rounds up to whole lanes.
 func padded(n int) int { return (n + C.GK_LANES - 1) / C.GK_LANES * C.GK_LANES }
 
-func (d *Device) PackWeight(want kernels.DType, n, k int, srcType kernels.DType, src []byte) (kernels.Weight, error) {
-	return d.PackWeights(want, k, []kernels.WeightPart{{N: n, Type: srcType, Data: src}})
+func (d *Device) WeightBytes(want kernels.DType, n, k int) int64 {
+	return int64(padded(n)) * int64(k) * int64(want.Size())
 }
 
-func (d *Device) PackWeights(want kernels.DType, k int, parts []kernels.WeightPart) (kernels.Weight, error) {
-	n, err := shape.Parts(want, k, parts)
-	if err != nil {
+func (d *Device) NewWeight(want kernels.DType, n, k int) (kernels.Weight, error) {
+	if err := shape.Weight(want, n, k); err != nil {
 		return nil, err
 	}
 	if d.err != nil {
 		return nil, d.err
 	}
-	data, err := d.allocHuge("a weight", int64(padded(n))*int64(k)*int64(want.Size()))
+	data, err := d.allocHuge("a weight", d.WeightBytes(want, n, k))
 	if err != nil {
 		return nil, err
 	}
@@ -158,17 +159,19 @@ func (d *Device) PackWeights(want kernels.DType, k int, parts []kernels.WeightPa
 	}
 	w := &weight{(*C.gk_weight)(head)}
 	*w.c = C.gk_weight{data: data, n: C.int32_t(n), k: C.int32_t(k), dtype: C.int32_t(want)}
-	row := 0
-	for _, p := range parts {
-		if p.N == 0 {
-			continue
-		}
-		if C.gk_pack(d.c, w.c, C.int(row), C.int(p.N), C.int(p.Type), unsafe.Pointer(&p.Data[0])) != 0 {
-			return nil, fmt.Errorf("cpu: no memory to pack a weight")
-		}
-		row += p.N
-	}
 	return w, nil
+}
+
+func (d *Device) Pack(w kernels.Weight, row int, srcType kernels.DType, src []byte) error {
+	n, err := shape.Pack(w, row, srcType, src)
+	if err != nil || n == 0 {
+		return err
+	}
+	if d.c == nil {
+		return ErrClosed
+	}
+	C.gk_pack(d.c.isa, w.(*weight).c, C.int(row), C.int(n), C.int(srcType), unsafe.Pointer(&src[0]))
+	return nil
 }
 
 func (d *Device) NewVector(values []float32) (kernels.Vector, error) {
@@ -207,14 +210,25 @@ func (d *Device) NewInts(n int) (kernels.Ints, error) {
 	return &ints{C.gk_ints{data: (*C.int32_t)(p), len: C.int64_t(n)}}, nil
 }
 
+// unit returns the bytes of one KV head's keys and values of GK_LANES tokens,
+// and of the keys alone.
+func unit(s kernels.KVShape) (kBytes, bytes int64) {
+	size := int64(s.DType.Size())
+	kBytes = int64(s.HeadDim) * C.GK_LANES * size
+	return kBytes, kBytes + int64(padded(s.HeadDim))*C.GK_LANES*size
+}
+
+func (d *Device) KVCacheBytes(s kernels.KVShape) int64 {
+	_, bytes := unit(s)
+	return bytes * int64(s.BlockSize/C.GK_LANES) * int64(s.KVHeads) * int64(s.NumBlocks) * int64(s.Layers)
+}
+
 // NewKVCache reserves the cache; its pages take memory when first written.
 func (d *Device) NewKVCache(s kernels.KVShape) (kernels.KVCache, error) {
 	if err := shape.KV(s, d.Caps()); err != nil {
 		return nil, err
 	}
-	size := int64(s.DType.Size())
-	kBytes := int64(s.HeadDim) * C.GK_LANES * size
-	unit := kBytes + int64(padded(s.HeadDim))*C.GK_LANES*size
+	kBytes, unit := unit(s)
 	block := unit * int64(s.BlockSize/C.GK_LANES) * int64(s.KVHeads)
 	layer := block * int64(s.NumBlocks)
 	data, err := d.allocHuge("a KV cache", layer*int64(s.Layers))

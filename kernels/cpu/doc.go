@@ -7,7 +7,7 @@
 // collector has nothing to scan, and a KV cache takes memory only as it fills.
 //
 // Files: gk.h the shared structs; pool.c threads; mem.c memory; dispatch.c which
-// level the machine has; ops.c the operations without vectors; body.h the
+// level the machine has; pack.c weights; ops.c the operations without vectors; body.h the
 // kernels over 16 lanes, and logits.h those beside the sampler, included by one
 // k_*.c for each level, whose own part is what a lane is. The levels:
 //

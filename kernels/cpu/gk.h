@@ -136,7 +136,6 @@ enum {
 	GK_PROCESS,
 	GK_LOGPROBS,
 	GK_COPY_BLOCKS,
-	GK_PACK,
 	GK_KINDS
 };
 
@@ -217,7 +216,6 @@ typedef struct gk_dev {
 	uint32_t quit;     // atomic
 	size_t scratch_bytes;
 	gk_error error;
-	gk_op *pack; // the operation of gk_pack
 	struct gk_map *maps;
 	char *slab;
 	size_t slab_left;
@@ -235,7 +233,9 @@ void gk_free_all(gk_dev *);
 gk_dev *gk_open(const gk_isa *, int threads);
 void gk_close(gk_dev *);
 int gk_run(gk_dev *, gk_op *ops, int n);
-int gk_pack(gk_dev *, gk_weight *, int row0, int n, int src_type, const void *src);
+
+// pack.c
+void gk_pack(const gk_isa *, gk_weight *, int row, int n, int src_type, const void *src);
 
 // ops.c
 void gk_prepare(gk_dev *, gk_op *);
@@ -276,24 +276,20 @@ static inline float gk_from_f16(uint16_t h) {
 	return f;
 }
 
+// gk_to_f16 makes every case and picks: a loop over it has no branches.
 static inline uint16_t gk_to_f16(float f) {
-	uint32_t u;
+	uint32_t u, low;
 	__builtin_memcpy(&u, &f, 4);
-	uint16_t sign = u >> 16 & 0x8000;
+	uint32_t sign = u >> 16 & 0x8000;
 	u &= 0x7fffffff;
-	if (u > 0x7f800000)
-		return sign | 0x7e00 | (u >> 13 & 0x3ff);
-	if (u >= 0x477ff000)
-		return sign | 0x7c00;
-	if (u < 0x38800000) { // let the float adder round at 2⁻²⁴
-		float g;
-		__builtin_memcpy(&g, &u, 4);
-		g += 0.5f;
-		__builtin_memcpy(&u, &g, 4);
-		return sign | (u & 0x7ff);
-	}
-	u += 0xfff + (u >> 13 & 1);
-	return sign | (uint16_t)((u - (112u << 23)) >> 13);
+	__builtin_memcpy(&f, &u, 4);
+	f += 0.5f; // below 2⁻¹⁴ the float adder rounds at 2⁻²⁴
+	__builtin_memcpy(&low, &f, 4);
+	uint32_t h = (u + 0xfff + (u >> 13 & 1) - (112u << 23)) >> 13;
+	h = u < 0x38800000 ? low & 0x7ff : h;
+	h = u >= 0x477ff000 ? 0x7c00 : h;
+	h = u > 0x7f800000 ? 0x7e00 | (u >> 13 & 0x3ff) : h;
+	return (uint16_t)(sign | h);
 }
 
 static inline float gk_get(int dt, const void *p, size_t i) {

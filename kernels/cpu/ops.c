@@ -1,7 +1,7 @@
 //go:build cgo
 
 // What needs no vectors: how operations are cut into chunks, the checks of
-// indices, copies, packing, and the plan of a step's attention.
+// indices, copies, and the plan of a step's attention.
 #include "gk.h"
 #include <string.h>
 
@@ -83,9 +83,6 @@ void gk_prepare(gk_dev *d, gk_op *op) {
 	case GK_LOGPROBS:
 		cut(op, op->T, 1, 1, 1);
 		break;
-	case GK_PACK:
-		cut(op, gk_ceil(op->layer + op->T, GK_LANES) - op->layer / GK_LANES, 4, 1, 1);
-		break;
 	case GK_ATTENTION:
 		set_chunks(op, 0); // its plan knows
 		break;
@@ -146,42 +143,6 @@ static void copy_blocks(gk_op *op, int chunk, gk_worker *w) {
 			char *base = kv->data + layer * kv->layer_bytes;
 			memmove(base + op->idx.data[2 * i + 1] * kv->block_bytes, base + op->idx.data[2 * i] * kv->block_bytes, kv->block_bytes);
 		}
-}
-
-// pack_piece writes K values of up to 16 rows from src into lines of a panel.
-static void pack_piece(int dst_type, char *lines, int src_type, const char *src, int64_t row_bytes,
-	int rows, const int *lane, int K) {
-	for (int i = 0; i < rows; i++, src += row_bytes) {
-		if (dst_type == src_type && src_type != GK_F32) {
-			uint16_t *d = (uint16_t *)lines + lane[i];
-			for (int k = 0; k < K; k++)
-				d[k * GK_LANES] = ((const uint16_t *)src)[k];
-		} else {
-			for (int k = 0; k < K; k++)
-				gk_put(dst_type, lines, (size_t)k * GK_LANES + lane[i], gk_get(src_type, src, k));
-		}
-	}
-}
-
-// GK_PACK: rows [layer, layer+T) of weight w from src, row-major of type flag.
-// A chunk is some panels; a panel is written in pieces that stay in the
-// first-level cache.
-static void pack(gk_op *op, int chunk, gk_worker *w) {
-	const gk_weight *m = op->w;
-	const int K = 256;
-	size_t line = GK_LANES * gk_size(m->dtype), src_size = gk_size(op->flag);
-	int64_t row_bytes = m->k * src_size;
-	int first = op->layer / GK_LANES + chunk * op->rows_per_chunk, end = op->layer + op->T;
-	for (int p = first; p < first + op->rows_per_chunk; p++) {
-		int row = p * GK_LANES < op->layer ? op->layer : p * GK_LANES;
-		int rows = ((p + 1) * GK_LANES < end ? (p + 1) * GK_LANES : end) - row, lane[GK_LANES];
-		for (int i = 0; i < rows; i++)
-			lane[i] = w->dev->isa->lane(m->dtype, (row + i) % GK_LANES);
-		const char *src = (const char *)op->src + (row - op->layer) * row_bytes;
-		for (int k = 0; k < m->k; k += K)
-			pack_piece(m->dtype, (char *)m->data + ((size_t)p * m->k + k) * line, op->flag, src + k * src_size,
-				row_bytes, rows, lane, m->k - k < K ? m->k - k : K);
-	}
 }
 
 // check_batch says whether every number of the batch points inside.
@@ -319,6 +280,5 @@ const gk_run_fn gk_shared[GK_KINDS] = {
 	[GK_EMBED] = embed,
 	[GK_GATHER] = gather,
 	[GK_COPY_BLOCKS] = copy_blocks,
-	[GK_PACK] = pack,
 	[GK_PLAN] = make_plan,
 };

@@ -201,18 +201,6 @@ int gk_run(gk_dev *d, gk_op *ops, int n) {
 	return d->error.set ? 1 : 0;
 }
 
-// gk_pack writes rows [row0, row0+n) of a weight from a row-major matrix.
-int gk_pack(gk_dev *d, gk_weight *w, int row0, int n, int src_type, const void *src) {
-	gk_op *op = d->pack;
-	op->kind = GK_PACK;
-	op->w = w;
-	op->flag = src_type;
-	op->layer = row0;
-	op->T = n;
-	op->src = src;
-	return gk_run(d, op, 1);
-}
-
 gk_dev *gk_open(const gk_isa *isa, int threads) {
 	gk_dev *d = calloc(1, sizeof *d);
 	if (!d)
@@ -221,8 +209,7 @@ gk_dev *gk_open(const gk_isa *isa, int threads) {
 	d->threads = threads;
 	d->workers = aligned_alloc(64, sizeof(gk_worker) * threads);
 	d->tids = calloc(threads, sizeof *d->tids);
-	d->pack = gk_alloc(d, sizeof *d->pack, 0);
-	if (!d->workers || !d->tids || !d->pack) {
+	if (!d->workers || !d->tids) {
 		d->threads = 1;
 		gk_close(d);
 		return NULL;

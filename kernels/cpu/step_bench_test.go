@@ -39,7 +39,7 @@ func newLlama(b *testing.B, seqs, queries, ctx int) *llama {
 	m := &llama{q: q}
 	weight := func(n, k int) kernels.Weight {
 		m.bytes += 2 * n * k
-		return check(dev.PackWeight(kernels.BF16, n, k, kernels.BF16, randomBytes(2*n*k)))(b)
+		return check(kernels.PackWeight(dev, kernels.BF16, n, k, kernels.BF16, randomBytes(2*n*k)))(b)
 	}
 	m.embed = weight(llamaVocab, llamaHidden)
 	for range llamaLayers {

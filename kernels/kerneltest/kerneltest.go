@@ -125,7 +125,7 @@ func (b *bench) sync() {
 
 func (b *bench) weight(want kernels.DType, m matrix) kernels.Weight {
 	b.t.Helper()
-	return must(b.dev.PackWeight(want, m.rows, m.cols, kernels.F32, encode(kernels.F32, m.values)))(b.t)
+	return must(kernels.PackWeight(b.dev, want, m.rows, m.cols, kernels.F32, encode(kernels.F32, m.values)))(b.t)
 }
 
 func (b *bench) vector(v []float32) kernels.Vector {

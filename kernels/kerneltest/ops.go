@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"testing"
 
 	"govllm/kernels"
@@ -175,22 +176,33 @@ func testLinear(t *testing.T, s suite) {
 			same(t, what+" alone", calls[0].values, got.values[:c.T*c.n])
 		}
 	}
-	testPackWeights(t, s)
+	testPack(t, s)
 }
 
-// testPackWeights stacks matrices of several types.
-func testPackWeights(t *testing.T, s suite) {
+// testPack fills a weight piece by piece: from matrices of several types, cut
+// at odd rows, all at the same time.
+func testPack(t *testing.T, s suite) {
 	rng := newRand(4)
-	const k = 40
+	const k = 300
 	x := normal(rng, 3, k, 1)
-	ms := []matrix{normal(rng, 10, k, 0.2), normal(rng, 3, k, 0.2), normal(rng, 22, k, 0.2)}
+	ms := []matrix{normal(rng, 10, k, 0.1), normal(rng, 3, k, 0.1), normal(rng, 22, k, 0.1)}
 	for _, want := range dtypes {
 		gotRows, wantRows := s.both(t, func(b *bench) matrix {
-			var parts []kernels.WeightPart
+			w := must(b.dev.NewWeight(want, 35, k))(t)
+			var group sync.WaitGroup
+			row := 0
 			for i, m := range ms {
-				parts = append(parts, kernels.WeightPart{N: m.rows, Type: dtypes[i], Data: encode(dtypes[i], m.values)})
+				for step, j := 1+11*i, 0; j < m.rows; j += step {
+					at, part := row+j, m.values[j*k:min(j+step, m.rows)*k]
+					group.Go(func() {
+						if err := b.dev.Pack(w, at, dtypes[i], encode(dtypes[i], part)); err != nil {
+							t.Errorf("Pack(row %d): %v", at, err)
+						}
+					})
+				}
+				row += m.rows
 			}
-			w := must(b.dev.PackWeights(want, k, parts))(t)
+			group.Wait()
 			if n, kk := w.WeightShape(); n != 35 || kk != k {
 				t.Errorf("WeightShape = [%d, %d], want [35, %d]", n, kk, k)
 			}
@@ -200,7 +212,7 @@ func testPackWeights(t *testing.T, s suite) {
 			b.sync()
 			return m
 		})
-		s.near(t, fmt.Sprintf("Linear(PackWeights(%v))", want), gotRows, wantRows)
+		s.near(t, fmt.Sprintf("Linear(Pack(%v))", want), gotRows, wantRows)
 	}
 }
 
@@ -393,11 +405,25 @@ func testRefusals(t *testing.T, s suite) {
 			t.Errorf("NewKVCache(%+v) succeeds", shape)
 		}
 	}
-	if _, err := b.dev.PackWeight(kernels.F32, 2, 2, kernels.F32, make([]byte, 15)); err == nil {
-		t.Errorf("PackWeight of 15 bytes as [2, 2] float32 succeeds")
+	for _, c := range []struct {
+		want kernels.DType
+		n, k int
+	}{{9, 1, 1}, {0, 1, 1}, {kernels.F32, 0, 1}, {kernels.F32, 1, -1}} {
+		if _, err := b.dev.NewWeight(c.want, c.n, c.k); err == nil {
+			t.Errorf("NewWeight(%d, %d, %d) succeeds", c.want, c.n, c.k)
+		}
 	}
-	if _, err := b.dev.PackWeight(9, 1, 1, kernels.F32, make([]byte, 4)); err == nil {
-		t.Errorf("PackWeight to an unknown type succeeds")
+	w := must(b.dev.NewWeight(kernels.BF16, 4, 2))(t)
+	for _, c := range []struct{ row, srcType, bytes int }{{0, 0, 8}, {0, 9, 8}, {0, 1, 7}, {0, 1, 12}, {-1, 1, 8}, {4, 1, 8}, {2, 1, 24}} {
+		if err := b.dev.Pack(w, c.row, kernels.DType(c.srcType), make([]byte, c.bytes)); err == nil {
+			t.Errorf("Pack([4, 2], row %d, type %d, %d bytes) succeeds", c.row, c.srcType, c.bytes)
+		}
+	}
+	if got := b.dev.WeightBytes(kernels.BF16, 33, 5); got < 33*5*2 || got > 64*5*4 {
+		t.Errorf("WeightBytes(bfloat16, 33, 5) = %d", got)
+	}
+	if got := b.dev.KVCacheBytes(good); got < good.BlockBytes()*int64(good.NumBlocks) {
+		t.Errorf("KVCacheBytes(%+v) = %d, less than the values take", good, got)
 	}
 	if _, err := b.dev.NewActivation(0, 4); err == nil {
 		t.Errorf("NewActivation(0, 4) succeeds")

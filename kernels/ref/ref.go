@@ -50,7 +50,8 @@ func (d *Device) Close() error { return nil }
 
 type weight struct {
 	n, k   int
-	values []float32 // [n, k]
+	dtype  kernels.DType // values are rounded to it
+	values []float32     // [n, k]
 }
 
 func (w *weight) WeightShape() (n, k int) { return w.n, w.k }
@@ -89,26 +90,28 @@ func (c *kvCache) at(layer, slot, head int) int {
 	return ((layer*c.slots()+slot)*c.shape.KVHeads + head) * c.shape.HeadDim
 }
 
-func (d *Device) PackWeight(want kernels.DType, n, k int, srcType kernels.DType, src []byte) (kernels.Weight, error) {
-	return d.PackWeights(want, k, []kernels.WeightPart{{N: n, Type: srcType, Data: src}})
-}
+// WeightBytes: 4 bytes a value whatever the dtype.
+func (d *Device) WeightBytes(_ kernels.DType, n, k int) int64 { return 4 * int64(n) * int64(k) }
 
-func (d *Device) PackWeights(want kernels.DType, k int, parts []kernels.WeightPart) (kernels.Weight, error) {
-	n, err := shape.Parts(want, k, parts)
-	if err != nil {
+func (d *Device) NewWeight(want kernels.DType, n, k int) (kernels.Weight, error) {
+	if err := shape.Weight(want, n, k); err != nil {
 		return nil, err
 	}
-	w := &weight{n: n, k: k, values: make([]float32, n*k)}
-	dst := w.values
-	for _, p := range parts {
-		part := dst[:p.N*k]
-		p.Type.Float32s(part, p.Data)
-		for i, f := range part {
-			part[i] = want.Round(f)
-		}
-		dst = dst[len(part):]
+	return &weight{n: n, k: k, dtype: want, values: make([]float32, n*k)}, nil
+}
+
+func (d *Device) Pack(w kernels.Weight, row int, srcType kernels.DType, src []byte) error {
+	n, err := shape.Pack(w, row, srcType, src)
+	if err != nil {
+		return err
 	}
-	return w, nil
+	m := w.(*weight)
+	part := m.values[row*m.k : (row+n)*m.k]
+	srcType.Float32s(part, src)
+	for i, f := range part {
+		part[i] = m.dtype.Round(f)
+	}
+	return nil
 }
 
 func (d *Device) NewVector(values []float32) (kernels.Vector, error) {
@@ -129,7 +132,12 @@ func (d *Device) NewInts(n int) (kernels.Ints, error) {
 	return make(ints, n), nil
 }
 
-// NewKVCache keeps 4 bytes a value whatever the dtype.
+// KVCacheBytes: 4 bytes a value whatever the dtype.
+func (d *Device) KVCacheBytes(s kernels.KVShape) int64 {
+	s.DType = kernels.F32
+	return s.BlockBytes() * int64(s.NumBlocks)
+}
+
 func (d *Device) NewKVCache(s kernels.KVShape) (kernels.KVCache, error) {
 	if err := shape.KV(s, d.Caps()); err != nil {
 		return nil, err

@@ -24,30 +24,32 @@ func fail(op, format string, args ...any) {
 	panic(&Error{Op: op, Detail: fmt.Sprintf(format, args...)})
 }
 
-// Parts checks the arguments of PackWeights and returns Σn.
-func Parts(want kernels.DType, k int, parts []kernels.WeightPart) (int, error) {
+// Weight checks the arguments of NewWeight.
+func Weight(want kernels.DType, n, k int) error {
 	if !valid(want) {
-		return 0, fmt.Errorf("kernels: pack weight: wanted type %d is not a DType", want)
+		return fmt.Errorf("kernels: weight: wanted type %d is not a DType", want)
 	}
-	n := 0
-	for _, p := range parts {
-		if !valid(p.Type) {
-			return 0, fmt.Errorf("kernels: pack weight: source type %d is not a DType", p.Type)
-		}
-		if p.N < 0 || k < 0 || len(p.Data) != p.N*k*p.Type.Size() {
-			return 0, fmt.Errorf("kernels: pack weight: %d bytes of %v are no [%d, %d] matrix", len(p.Data), p.Type, p.N, k)
-		}
-		n += p.N
+	return Sizes(fmt.Sprintf("weight [%d, %d]", n, k), n, k)
+}
+
+// Pack checks a Pack and returns the number of rows.
+func Pack(w kernels.Weight, row int, srcType kernels.DType, src []byte) (n int, err error) {
+	if !valid(srcType) {
+		return 0, fmt.Errorf("kernels: pack: source type %d is not a DType", srcType)
 	}
-	if n == 0 || k == 0 {
-		return 0, fmt.Errorf("kernels: pack weight: [%d, %d] is empty", n, k)
+	rows, k := w.WeightShape()
+	if n = len(src) / (k * srcType.Size()); n*k*srcType.Size() != len(src) {
+		return 0, fmt.Errorf("kernels: pack: %d bytes of %v are no rows of %d", len(src), srcType, k)
+	}
+	if row < 0 || n > rows-row {
+		return 0, fmt.Errorf("kernels: pack: rows %d to %d of a weight [%d, %d]", row, row+n, rows, k)
 	}
 	return n, nil
 }
 
 func valid(t kernels.DType) bool { return t >= kernels.F32 && t <= kernels.F16 }
 
-// Sizes checks the arguments of NewActivation, NewInts and NewQueue.
+// Sizes checks the arguments of NewWeight, NewActivation, NewInts and NewQueue.
 func Sizes(what string, sizes ...int) error {
 	for _, n := range sizes {
 		if n <= 0 {
