@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"runtime/debug"
 
 	"govllm/kernels"
 	"govllm/protocol/modelfile"
@@ -81,6 +82,7 @@ func Load(dev kernels.Device, cfg modelfile.Config, src *modelfile.Weights, opt 
 	if l.err != nil {
 		return nil, l.err
 	}
+	debug.FreeOSMemory() // rope tables and what else is copied by now: packing is the peak
 	if err := l.packer.run(); err != nil {
 		return nil, err
 	}

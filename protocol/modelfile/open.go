@@ -20,6 +20,9 @@ type Options struct {
 	// Tokenizer is another directory (or "builtin") for tokenizer.json,
 	// tokenizer_config.json and chat_template.jinja; "" is the model's own.
 	Tokenizer string
+	// NoTokenizer leaves the tokenizer out, which a program that computes has
+	// no use for. EOSTokenIDs then lacks what it says.
+	NoTokenizer bool
 	// GenerationConfig is "auto" or "" for the model's generation_config.json,
 	// "vllm" for none of its sampling defaults, or a directory that has one.
 	GenerationConfig string
@@ -71,8 +74,10 @@ func Open(name string, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", name, err)
 	}
-	if err := m.readTokenizer(files, opt.Tokenizer); err != nil {
-		return nil, fmt.Errorf("tokenizer of %s: %w", name, err)
+	if !opt.NoTokenizer {
+		if err := m.readTokenizer(files, opt.Tokenizer); err != nil {
+			return nil, fmt.Errorf("tokenizer of %s: %w", name, err)
+		}
 	}
 	if err := m.readGeneration(files, opt); err != nil {
 		return nil, fmt.Errorf("model %s: %w", name, err)
