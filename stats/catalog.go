@@ -80,6 +80,16 @@ const (
 	RequestsNotTakenIn
 	StatsAnomalies
 
+	CorruptedRequests
+	KVBlockLifetime
+	KVBlockIdleBeforeEvict
+	KVBlockReuseGap
+
+	GPUCacheUsage
+	GPUPrefixCacheQueries
+	GPUPrefixCacheHits
+	TimePerOutputToken
+
 	NumMetrics
 )
 
@@ -100,8 +110,36 @@ type Metric struct {
 	Family  BucketFamily
 	PerProc bool   // no engine label: it belongs to the frontend as a whole
 	When    string // when its series exist; "" from the start on
+	Gate    Gate
 	Help    string
+
+	Deprecated *Deprecation // nil: it is not
 }
+
+// Gate is a switch without which a metric is not registered at all.
+type Gate int
+
+const (
+	GateNone    Gate = iota
+	GateKVCache      // --kv-cache-metrics
+	GateNaNs         // VLLM_COMPUTE_NANS_IN_LOGITS=1
+
+	numGates
+)
+
+// Gates are the switches that are on.
+type Gates [numGates]bool
+
+// Open says whether g lets a metric through.
+func (on Gates) Open(g Gate) bool { return g == GateNone || on[g] }
+
+var gateNames = [numGates]string{GateKVCache: "--kv-cache-metrics", GateNaNs: "VLLM_COMPUTE_NANS_IN_LOGITS=1"}
+
+// Releases that hid metrics.
+var (
+	v0_11 = Version{0, 11}
+	v0_12 = Version{0, 12}
+)
 
 const (
 	whenDrafting = "once an engine reports speculative decoding"
@@ -145,7 +183,7 @@ var catalog = [NumMetrics]Metric{
 	PromptTokensCached: {Name: "vllm:prompt_tokens_cached_total", Kind: Counter,
 		Help: "The same prompt tokens that were not computed: local_cache_hit and external_kv_transfer."},
 	PromptTokensCachedBySource: {Name: "vllm:prompt_tokens_cached_by_source_total", Kind: Counter, Labels: []string{"source"},
-		Help: "The cached prompt tokens by the cache that held them: device, host, p2p, disk or external_unspecified (a KV connector)."},
+		Help: "Prefix cache hits in tokens, by the cache that held them: device, host, p2p, disk or external_unspecified (a KV connector). Counted at admission; sums to vllm:prefix_cache_hits_total + vllm:external_prefix_cache_hits_total."},
 	GenerationTokens: {Name: "vllm:generation_tokens_total", Kind: Counter,
 		Help: "Generated tokens, those that a stop string later cut off included."},
 	RequestSuccess: {Name: "vllm:request_success_total", Kind: Counter, Labels: []string{"finished_reason"},
@@ -247,6 +285,25 @@ var catalog = [NumMetrics]Metric{
 		Help: "How long the engine had been at its step when it last said so; 0 between steps and during short ones."},
 	RequestsNotTakenIn: {Name: "vllm:num_requests_not_taken_in", Kind: Gauge, When: whenOurs,
 		Help: "Requests that had reached the engine's process and not its scheduler when it last said so, as happens during a long step."},
+	CorruptedRequests: {Name: "vllm:corrupted_requests_total", Kind: Counter, Gate: GateNaNs,
+		Help: "Ended requests for which the engine found NaNs among the logits."},
+	KVBlockLifetime: {Name: "vllm:kv_block_lifetime_seconds", Kind: Histogram, Family: FamilyResidency, Gate: GateKVCache,
+		Help: "From a KV block's allocation until it lost what it held; of the sampled share of blocks (--kv-cache-metrics-sample of the core)."},
+	KVBlockIdleBeforeEvict: {Name: "vllm:kv_block_idle_before_evict_seconds", Kind: Histogram, Family: FamilyResidency, Gate: GateKVCache,
+		Help: "From a sampled block's last use until it lost what it held."},
+	KVBlockReuseGap: {Name: "vllm:kv_block_reuse_gap_seconds", Kind: Histogram, Family: FamilyResidency, Gate: GateKVCache,
+		Help: "Between the latest uses of a sampled block, of which four are remembered."},
+
+	GPUCacheUsage: {Name: "vllm:gpu_cache_usage_perc", Kind: Gauge, Deprecated: &Deprecation{v0_11, KVCacheUsage},
+		Help: "Deprecated: use vllm:kv_cache_usage_perc."},
+	GPUPrefixCacheQueries: {Name: "vllm:gpu_prefix_cache_queries_total", Kind: Counter, Deprecated: &Deprecation{v0_11, PrefixCacheQueries},
+		Help: "Deprecated: use vllm:prefix_cache_queries_total."},
+	GPUPrefixCacheHits: {Name: "vllm:gpu_prefix_cache_hits_total", Kind: Counter, Deprecated: &Deprecation{v0_11, PrefixCacheHits},
+		Help: "Deprecated: use vllm:prefix_cache_hits_total."},
+	TimePerOutputToken: {Name: "vllm:time_per_output_token_seconds", Kind: Histogram, Family: FamilyITL,
+		Deprecated: &Deprecation{v0_12, InterTokenLatency},
+		Help:       "Deprecated: use vllm:inter_token_latency_seconds."},
+
 	StatsAnomalies: {Name: "vllm:stats_anomalies_total", Kind: Counter, Labels: []string{"kind"}, PerProc: true,
 		Help: "Impossible numbers that were clamped, by kind. Serving goes on; the first of each kind is logged."},
 }
@@ -264,54 +321,4 @@ func (m *Metric) LabelNames() []string {
 		names = names[:1]
 	}
 	return append(names, m.Labels...)
-}
-
-// BucketFamily is a set of bucket bounds that several histograms share.
-type BucketFamily int
-
-const (
-	FamilyNone BucketFamily = iota
-	FamilyTTFT
-	FamilyITL
-	FamilyLatency
-	FamilyLength // follows max_model_len
-	FamilyN
-	FamilyPreemptions
-	FamilyTokensPerStep
-	FamilyStepDuration
-	FamilyHandling
-)
-
-var families = [...][]float64{
-	FamilyTTFT: {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
-		1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560},
-	FamilyITL: {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75,
-		1, 2.5, 5, 7.5, 10, 20, 40, 80},
-	FamilyLatency: {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60,
-		120, 240, 480, 960, 1920, 7680},
-	FamilyN:             {1, 2, 5, 10, 20},
-	FamilyPreemptions:   {1, 2, 3, 4, 5, 10, 20},
-	FamilyTokensPerStep: {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384},
-	FamilyStepDuration:  {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
-	FamilyHandling: {0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
-		0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
-}
-
-// Buckets returns the upper bounds of f. Lengths are 1, 2, 5 times powers of
-// ten up to and including maxModelLen; the limit itself is not added.
-//
-// Source: vllm/v1/metrics/loggers.py, build_1_2_5_buckets.
-func (f BucketFamily) Buckets(maxModelLen int) []float64 {
-	if f != FamilyLength {
-		return slices.Clone(families[f])
-	}
-	var bounds []float64
-	for power := 1; ; power *= 10 {
-		for _, m := range []int{1, 2, 5} {
-			if m*power > max(maxModelLen, 1) {
-				return bounds
-			}
-			bounds = append(bounds, float64(m*power))
-		}
-	}
 }

@@ -38,6 +38,7 @@ type FinishedRequest struct {
 	MaxTokens           int // 0 if unset
 	NumPreemptions      int
 	PrefillKnown        bool // prefill ended and the engine told what was cached
+	Corrupted           bool // the engine found NaNs among its logits
 
 	QueueTime          Interval // first SCHEDULED − QUEUED
 	PrefillTime        Interval // first token − first SCHEDULED

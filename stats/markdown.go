@@ -18,15 +18,25 @@ func MarkdownTable() string {
 		if m.When != "" {
 			help += " Exported " + m.When + "."
 		}
+		if m.Gate != GateNone {
+			help += " Exported with `" + gateNames[m.Gate] + "`."
+		}
+		if d := m.Deprecated; d != nil {
+			help += fmt.Sprintf(" Hidden since %s; exported with `--show-hidden-metrics-for-version` of a release before it.", d.Hidden)
+		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Kind, strings.Join(m.Labels, ", "), help)
 	}
-	b.WriteString("\n## Buckets\n\n| metrics | upper bounds |\n|---|---|\n")
-	for family := FamilyTTFT; int(family) < len(families); family++ {
-		bounds := strings.Trim(fmt.Sprint(families[family]), "[]")
-		if family == FamilyLength {
+	b.WriteString("\n## Buckets\n\n`--custom-histogram-buckets` of vllm-frontend replaces the bounds of a family: a list, or\n" +
+		"`fine` for the ones in italics and the defaults.\n\n| family | metrics | upper bounds |\n|---|---|---|\n")
+	for f := FamilyTTFT; f < numFamilies; f++ {
+		bounds := strings.Trim(fmt.Sprint(families[f].bounds), "[]")
+		if f == FamilyLength {
 			bounds = "1, 2, 5 times powers of ten, up to max_model_len"
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(namesOf(family), " "), bounds)
+		if fine := families[f].fine; fine != nil {
+			bounds = "*" + strings.Trim(fmt.Sprint(fine), "[]") + "* " + bounds
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", families[f].name, strings.Join(namesOf(f), " "), bounds)
 	}
 	return b.String()
 }

@@ -34,6 +34,7 @@ type Timeline struct {
 	numPreemptions int
 	prefill        protocol.PrefillStats
 	prefillKnown   bool
+	corrupted      bool
 }
 
 // moment is a time of the engine's clock that may not have come yet.
@@ -69,6 +70,9 @@ func (t *Timeline) Output(it *Iteration, now time.Time, timestamp float64, out *
 	}
 	if out.PrefillStats != nil && !t.prefillKnown {
 		t.prefill, t.prefillKnown = it.checkPrefill(*out.PrefillStats), true
+	}
+	if out.NumNaNsInLogits > 0 {
+		t.corrupted = true
 	}
 	if n := len(out.NewTokenIDs); n > 0 {
 		t.tokens(it, now, timestamp, n)
@@ -136,6 +140,7 @@ func (t *Timeline) Finish(it *Iteration, now time.Time, reason protocol.FinishRe
 		QueueTime:           it.between(t.queued, t.scheduled),
 		PrefillTime:         it.between(t.scheduled, t.first),
 		PrefillKnown:        t.prefillKnown && t.numGenerated > 0,
+		Corrupted:           t.corrupted,
 	}
 	if completes(reason) {
 		f.DecodeTime = it.between(t.first, t.last)

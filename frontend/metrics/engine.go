@@ -17,6 +17,7 @@ import (
 type engine struct {
 	rec      *Recorder
 	families *families
+	index    int
 	label    string
 	line     *stats.LogLine
 
@@ -26,13 +27,19 @@ type engine struct {
 	preemptions                                   prometheus.Counter
 	promptTokens, promptCached, generationTokens  prometheus.Counter
 	localCompute, localHit, externalTransfer      prometheus.Counter
-	cachedOnDevice, cachedExternally              prometheus.Counter
 	success                                       [protocol.FinishRepetition + 1]prometheus.Counter
 	ttft, itl, iterationTokens                    prometheus.Observer
 	tpot, e2e, queue, prefill, decode, inference  prometheus.Observer
 	prompt, generation, maxTokens, computed       prometheus.Observer
 	requestPreemptions, paramsN, maxNumGeneration prometheus.Observer
 	preparation, delivery                         prometheus.Observer
+
+	externalQueries, externalHits prometheus.Counter
+	cached                        [5]prometheus.Counter // by source
+	flops, readBytes, writeBytes  prometheus.Counter
+
+	corrupted prometheus.Counter // nil: not exported
+	residency *residency         // nil: not exported
 
 	status status
 
@@ -69,7 +76,7 @@ type steps struct {
 func newEngine(rec *Recorder, f *families, c EngineConfig) *engine {
 	label := strconv.Itoa(c.Index)
 	e := &engine{
-		rec: rec, families: f, label: label,
+		rec: rec, families: f, index: c.Index, label: label,
 		line: stats.NewLogLine(c.Index, rec.now()),
 
 		running:       f.gauge(stats.NumRequestsRunning, label),
@@ -88,8 +95,11 @@ func newEngine(rec *Recorder, f *families, c EngineConfig) *engine {
 		localHit:         f.counter(stats.PromptTokensBySource, label, "local_cache_hit"),
 		externalTransfer: f.counter(stats.PromptTokensBySource, label, "external_kv_transfer"),
 
-		cachedOnDevice:   f.counter(stats.PromptTokensCachedBySource, label, "device"),
-		cachedExternally: f.counter(stats.PromptTokensCachedBySource, label, "external_unspecified"),
+		externalQueries: f.counter(stats.ExternalPrefixCacheQueries, label),
+		externalHits:    f.counter(stats.ExternalPrefixCacheHits, label),
+		flops:           f.counter(stats.EstimatedFlops, label),
+		readBytes:       f.counter(stats.EstimatedReadBytes, label),
+		writeBytes:      f.counter(stats.EstimatedWriteBytes, label),
 
 		ttft:               f.histogram(stats.TimeToFirstToken, label),
 		itl:                f.histogram(stats.InterTokenLatency, label),
@@ -112,6 +122,19 @@ func newEngine(rec *Recorder, f *families, c EngineConfig) *engine {
 
 		status: newStatus(f, label),
 	}
+	for i, source := range [...]string{"device", "host", "p2p", "disk", "external_unspecified"} {
+		e.cached[i] = f.counter(stats.PromptTokensCachedBySource, label, source)
+	}
+	if f.counters[stats.CorruptedRequests] != nil {
+		e.corrupted = f.counter(stats.CorruptedRequests, label)
+	}
+	if f.histograms[stats.KVBlockLifetime] != nil {
+		e.residency = &residency{
+			lifetime: f.histogram(stats.KVBlockLifetime, label),
+			idle:     f.histogram(stats.KVBlockIdleBeforeEvict, label),
+			gap:      f.histogram(stats.KVBlockReuseGap, label),
+		}
+	}
 	for _, reason := range protocol.FinishReasons {
 		e.success[reason] = f.counter(stats.RequestSuccess, label, reason.String())
 	}
@@ -128,14 +151,8 @@ func (e *engine) constants(c EngineConfig) {
 	}
 	e.families.gauge(stats.CacheConfigInfo, e.label, label(c.BlockSize), cmp.Or(c.CacheDType, "None"), prefixCaching,
 		label(c.GPUMemoryUtilization), label(c.KVCacheMaxConcurrency), label(c.KVCacheSizeTokens), label(c.NumGPUBlocks)).Set(1)
-	for _, id := range []stats.ID{stats.ExternalPrefixCacheQueries, stats.ExternalPrefixCacheHits,
-		stats.MMCacheQueries, stats.MMCacheHits,
-		stats.EstimatedFlops, stats.EstimatedReadBytes, stats.EstimatedWriteBytes} {
-		e.families.counter(id, e.label)
-	}
-	for _, source := range []string{"host", "p2p", "disk"} {
-		e.families.counter(stats.PromptTokensCachedBySource, e.label, source)
-	}
+	e.families.counter(stats.MMCacheQueries, e.label)
+	e.families.counter(stats.MMCacheHits, e.label)
 }
 
 func (e *engine) record(s *protocol.SchedulerStats, it *stats.Iteration) {
@@ -151,7 +168,14 @@ func (e *engine) record(s *protocol.SchedulerStats, it *stats.Iteration) {
 	}
 	e.rec.add(e.preemptions, preemptions)
 	e.iteration(it)
-	e.line.Record(s, it, max(preemptions, 0))
+	line := e.line
+	if e.rec.aggregate != nil {
+		line = e.rec.aggregate
+	}
+	line.Record(e.index, s, it, max(preemptions, 0))
+	if s != nil && s.IterationDetails != nil {
+		e.rec.log.Info(stats.IterationLine(e.index, s))
+	}
 }
 
 func (e *engine) scheduler(s *protocol.SchedulerStats) {
@@ -163,12 +187,51 @@ func (e *engine) scheduler(s *protocol.SchedulerStats) {
 	r.set(e.kvUsage, s.KVCacheUsage)
 	r.add(e.prefixQueries, s.PrefixCacheStats.Queries)
 	r.add(e.prefixHits, s.PrefixCacheStats.Hits)
+	r.add(e.cached[0], s.PrefixCacheStats.Hits)
+	if c := s.ConnectorPrefixCacheStats; c != nil {
+		r.add(e.externalQueries, c.Queries)
+		r.add(e.externalHits, c.Hits)
+		for i, n := range e.bySource(c) {
+			r.add(e.cached[i], n)
+		}
+	}
+	if p := s.PerfStats; p != nil {
+		r.add(e.flops, p.NumFlops)
+		r.add(e.readBytes, p.NumReadBytes)
+		r.add(e.writeBytes, p.NumWriteBytes)
+	}
+	if e.residency != nil {
+		e.residency.record(r, s.KVCacheEvictionEvents)
+	}
 	if s.SpecDecodingStats != nil {
 		e.draft(s.SpecDecodingStats)
 	}
 	if s.Step.Known {
 		e.reportsSteps.Store(true)
 		e.step(&s.Step)
+	}
+}
+
+// bySource splits a connector's hits; older engines do not, and then they are
+// of an unspecified source.
+func (e *engine) bySource(c *protocol.PrefixCacheStats) [5]int {
+	h := c.HitsBySource
+	if h == (protocol.HitsBySource{}) {
+		h.ExternalUnspecified = c.Hits
+	}
+	return [...]int{h.Device, h.Host, h.P2P, h.Disk, h.ExternalUnspecified}
+}
+
+// residency are the series of --kv-cache-metrics.
+type residency struct{ lifetime, idle, gap prometheus.Observer }
+
+func (t *residency) record(r *Recorder, events []protocol.KVCacheEvictionEvent) {
+	for i := range events {
+		r.observe(t.lifetime, events[i].Lifetime)
+		r.observe(t.idle, events[i].Idle)
+		for _, gap := range events[i].ReuseGaps {
+			r.observe(t.gap, gap)
+		}
 	}
 }
 
@@ -181,15 +244,15 @@ func (e *engine) draft(s *protocol.SpecDecodingStats) {
 		}
 	}
 	d := e.drafts
-	for position := len(d.perPosition); position < max(s.NumSpecTokens, len(s.NumAcceptedTokensPerPos)); position++ {
+	for position := len(d.perPosition); position < stats.NumDraftPositions(s); position++ {
 		d.perPosition = append(d.perPosition,
 			e.families.counter(stats.SpecDecodeNumAcceptedTokensPerPos, e.label, strconv.Itoa(position)))
 	}
 	e.rec.add(d.numDrafts, s.NumDrafts)
 	e.rec.add(d.draftTokens, s.NumDraftTokens)
 	e.rec.add(d.acceptedTokens, s.NumAcceptedTokens)
-	for position, n := range s.NumAcceptedTokensPerPos {
-		e.rec.add(d.perPosition[position], n)
+	for position := range min(len(s.NumAcceptedTokensPerPos), len(d.perPosition)) {
+		e.rec.add(d.perPosition[position], s.NumAcceptedTokensPerPos[position])
 	}
 }
 
@@ -254,8 +317,6 @@ func (e *engine) iteration(it *stats.Iteration) {
 	r.add(e.localCompute, it.NumComputedTokens)
 	r.add(e.localHit, it.NumLocalCachedTokens)
 	r.add(e.externalTransfer, it.NumExternalCachedTokens)
-	r.add(e.cachedOnDevice, it.NumLocalCachedTokens)
-	r.add(e.cachedExternally, it.NumExternalCachedTokens)
 	r.add(e.promptCached, it.NumLocalCachedTokens+it.NumExternalCachedTokens)
 	r.add(e.generationTokens, it.NumGenerationTokens)
 	if it.NumOutputs > 0 {
@@ -281,6 +342,9 @@ func (e *engine) finished(f *stats.FinishedRequest) {
 		e.success[f.Reason].Inc()
 	} else {
 		e.rec.anomaly(stats.AnomalyUnknownReason, 1)
+	}
+	if f.Corrupted && e.corrupted != nil {
+		e.corrupted.Inc()
 	}
 	e.e2e.Observe(f.E2ELatency)
 	e.prompt.Observe(float64(f.NumPromptTokens))

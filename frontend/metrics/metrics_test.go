@@ -169,7 +169,9 @@ func TestExposition(t *testing.T) {
 		if m.When != "" && m.Name == "vllm:spec_decode_num_drafts_total" && f != nil {
 			t.Errorf("%s is there although no engine drafts", m.Name)
 		}
-		if m.When == "" && f == nil {
+		if there := m.Gate == stats.GateNone && m.Deprecated == nil; !there && f != nil {
+			t.Errorf("%s is there without its switch", m.Name)
+		} else if there && m.When == "" && f == nil {
 			t.Errorf("%s is missing", m.Name)
 		}
 		if f == nil {
@@ -240,6 +242,66 @@ func TestSpeculativeDecoding(t *testing.T) {
 	checkLines(t, text, "vllm:spec_decode_num_accepted_tokens_total", "9")
 	checkLines(t, text, "vllm:spec_decode_num_accepted_tokens_per_pos_total",
 		`{position="0"} 5`, `{position="1"} 3`, `{position="2"} 1`)
+}
+
+// Metrics behind switches, and names that vLLM gave up, are there if asked for
+// and show the same as the new ones.
+func TestSwitchedOn(t *testing.T) {
+	reg := NewRegistry(slog.New(slog.DiscardHandler))
+	rec, err := reg.NewRecorder(Config{ModelName: "builtin", MaxModelLen: 1024, Engines: []EngineConfig{{}},
+		Gates:      stats.Gates{stats.GateKVCache: true, stats.GateNaNs: true},
+		ShowHidden: stats.Version{Major: 0, Minor: 10},
+		Buckets:    stats.CustomBuckets{stats.FamilyResidency: {1, 10}, stats.FamilyITL: {0.1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Record(0, &protocol.SchedulerStats{KVCacheUsage: 0.5, PrefixCacheStats: protocol.PrefixCacheStats{Queries: 32, Hits: 16},
+		KVCacheEvictionEvents: []protocol.KVCacheEvictionEvent{{Lifetime: 5, Idle: 0.5, ReuseGaps: []float64{1, 2}}}},
+		&stats.Iteration{NumOutputs: 1, InterTokenLatency: []float64{0.05},
+			Finished: []stats.FinishedRequest{{Reason: protocol.FinishStop, Corrupted: true}, {Reason: protocol.FinishStop}}})
+	text := scrape(t, reg)
+	checkLines(t, text, "vllm:kv_block_lifetime_seconds_bucket", `{le="1"} 0`, `{le="10"} 1`, `{le="+Inf"} 1`)
+	checkLines(t, text, "vllm:kv_block_idle_before_evict_seconds_sum", "0.5")
+	checkLines(t, text, "vllm:kv_block_reuse_gap_seconds_count", "2")
+	checkLines(t, text, "vllm:corrupted_requests_total", "1")
+	checkLines(t, text, "vllm:gpu_cache_usage_perc", "0.5")
+	checkLines(t, text, "vllm:kv_cache_usage_perc", "0.5")
+	checkLines(t, text, "vllm:gpu_prefix_cache_queries_total", "32")
+	checkLines(t, text, "vllm:gpu_prefix_cache_hits_total", "16")
+	checkLines(t, text, "vllm:time_per_output_token_seconds_bucket", `{le="0.1"} 1`, `{le="+Inf"} 1`)
+	checkLines(t, text, "vllm:inter_token_latency_seconds_bucket", `{le="0.1"} 1`, `{le="+Inf"} 1`)
+}
+
+// What engines with a KV connector and with estimates of work report.
+func TestConnectorAndWork(t *testing.T) {
+	reg, rec := newRecorder(t)
+	rec.Record(0, &protocol.SchedulerStats{PrefixCacheStats: protocol.PrefixCacheStats{Queries: 100, Hits: 48},
+		ConnectorPrefixCacheStats: &protocol.PrefixCacheStats{Queries: 52, Hits: 32, HitsBySource: protocol.HitsBySource{Host: 16, Disk: 16}},
+		PerfStats:                 &protocol.PerfStats{NumFlops: 1000, NumReadBytes: 200, NumWriteBytes: 30}}, &stats.Iteration{})
+	rec.Record(0, &protocol.SchedulerStats{ConnectorPrefixCacheStats: &protocol.PrefixCacheStats{Queries: 8, Hits: 4}}, &stats.Iteration{})
+	text := scrape(t, reg)
+	checkLines(t, text, "vllm:external_prefix_cache_queries_total", "60")
+	checkLines(t, text, "vllm:external_prefix_cache_hits_total", "36")
+	checkLines(t, text, "vllm:prompt_tokens_cached_by_source_total",
+		`{source="device"} 48`, `{source="disk"} 16`, `{source="external_unspecified"} 4`, `{source="host"} 16`, `{source="p2p"} 0`)
+	checkLines(t, text, "vllm:estimated_flops_per_gpu_total", "1000")
+	checkLines(t, text, "vllm:estimated_read_bytes_per_gpu_total", "200")
+	checkLines(t, text, "vllm:estimated_write_bytes_per_gpu_total", "30")
+}
+
+// A broken engine's numbers cost neither memory nor the process.
+func TestImpossibleDrafts(t *testing.T) {
+	reg, rec := newRecorder(t)
+	rec.Record(0, &protocol.SchedulerStats{SpecDecodingStats: &protocol.SpecDecodingStats{NumSpecTokens: 1 << 40,
+		NumDrafts: -1, NumAcceptedTokensPerPos: []int{-3}}}, &stats.Iteration{})
+	text := scrape(t, reg)
+	if n := len(lines(text, "vllm:spec_decode_num_accepted_tokens_per_pos_total")); n > 256 {
+		t.Errorf("%d positions, want at most 256", n)
+	}
+	checkLines(t, text, "vllm:spec_decode_num_drafts_total", "0")
+	if !slices.Contains(lines(text, "vllm:stats_anomalies_total"), `{kind="negative_count"} 2`) {
+		t.Errorf("anomalies are %q, want two negative counts", lines(text, "vllm:stats_anomalies_total"))
+	}
 }
 
 // vLLM's engines tell of preemptions by events only.

@@ -22,6 +22,12 @@ type Config struct {
 	MaxModelLen int    // tokens; bounds the buckets of lengths
 	Engines     []EngineConfig
 	Now         func() time.Time // nil: time.Now
+
+	Buckets    stats.CustomBuckets // nil: the defaults
+	Gates      stats.Gates         // metrics that are not there by default
+	ShowHidden stats.Version       // --show-hidden-metrics-for-version; zero: none
+	// AggregateLog writes one line of statistics for all engines.
+	AggregateLog bool
 }
 
 // EngineConfig is what vllm:cache_config_info says of one engine. A value the
@@ -63,6 +69,7 @@ type Recorder struct {
 	log        *slog.Logger
 	now        func() time.Time
 	engines    map[int]*engine  // fixed after NewRecorder
+	aggregate  *stats.LogLine   // of all engines; nil: each has its own
 	tokenizing prometheus.Gauge // with no engine yet
 	rejections [stats.NumRejections]prometheus.Counter
 	anomalies  [stats.NumAnomalies]prometheus.Counter
@@ -91,6 +98,9 @@ func (r *Registry) NewRecorder(c Config) (*Recorder, error) {
 	}
 	for _, e := range c.Engines {
 		rec.engines[e.Index] = newEngine(rec, f, e)
+	}
+	if c.AggregateLog {
+		rec.aggregate = stats.NewAggregateLogLine(sortedKeys(rec.engines), rec.now())
 	}
 	return rec, nil
 }
@@ -165,28 +175,46 @@ func (r *Recorder) LogEvery(ctx context.Context, interval time.Duration) {
 }
 
 func (r *Recorder) logLines(ctx context.Context) {
+	if r.aggregate != nil {
+		r.logLine(ctx, r.aggregate)
+		return
+	}
 	for _, index := range sortedKeys(r.engines) {
-		line, idle := r.engines[index].line.Next(r.now())
-		level := slog.LevelInfo
-		if idle {
-			level = slog.LevelDebug
-		}
+		r.logLine(ctx, r.engines[index].line)
+	}
+}
+
+func (r *Recorder) logLine(ctx context.Context, l *stats.LogLine) {
+	lines, idle := l.Next(r.now())
+	level := slog.LevelInfo
+	if idle {
+		level = slog.LevelDebug
+	}
+	for _, line := range lines {
 		r.log.Log(ctx, level, line)
 	}
 }
 
-// families are the registered metrics of the catalog, by ID.
+// families are the registered metrics of the catalog, by ID; nil where a
+// metric is not to be exported.
 type families struct {
 	gauges     [stats.NumMetrics]*prometheus.GaugeVec
 	counters   [stats.NumMetrics]*prometheus.CounterVec
 	histograms [stats.NumMetrics]*prometheus.HistogramVec
+	aliases    map[stats.ID]stats.ID // by the metric whose old name is shown
 }
 
 func (r *Registry) families(c Config) (*families, error) {
-	f := &families{}
+	f := &families{aliases: make(map[stats.ID]stats.ID)}
 	m := maker{reg: r, constant: prometheus.Labels{"model_name": c.ModelName}}
 	for id := range stats.NumMetrics {
 		d := id.Metric()
+		if !c.Gates.Open(d.Gate) || !d.ShownFor(c.ShowHidden) {
+			continue
+		}
+		if d.Deprecated != nil {
+			f.aliases[d.Deprecated.Use] = id
+		}
 		labels := d.LabelNames()[1:] // model_name is constant
 		switch d.Kind {
 		case stats.Gauge:
@@ -194,22 +222,64 @@ func (r *Registry) families(c Config) (*families, error) {
 		case stats.Counter:
 			f.counters[id] = m.counter(d.Name, d.Help, labels...)
 		case stats.Histogram:
-			f.histograms[id] = m.histogram(d.Name, d.Help, d.Family.Buckets(c.MaxModelLen), labels...)
+			f.histograms[id] = m.histogram(d.Name, d.Help, c.Buckets.Buckets(d.Family, c.MaxModelLen), labels...)
 		}
 	}
 	return f, m.err
 }
 
+// gauge returns one series; it moves that of an old name too.
 func (f *families) gauge(id stats.ID, labels ...string) prometheus.Gauge {
-	return f.gauges[id].WithLabelValues(labels...)
+	g := f.gauges[id].WithLabelValues(labels...)
+	if old, ok := f.aliases[id]; ok {
+		return twoGauges{g, f.gauges[old].WithLabelValues(labels...)}
+	}
+	return g
 }
 
 func (f *families) counter(id stats.ID, labels ...string) prometheus.Counter {
-	return f.counters[id].WithLabelValues(labels...)
+	c := f.counters[id].WithLabelValues(labels...)
+	if old, ok := f.aliases[id]; ok {
+		return twoCounters{c, f.counters[old].WithLabelValues(labels...)}
+	}
+	return c
 }
 
 func (f *families) histogram(id stats.ID, labels ...string) prometheus.Observer {
-	return f.histograms[id].WithLabelValues(labels...)
+	h := f.histograms[id].WithLabelValues(labels...)
+	if old, ok := f.aliases[id]; ok {
+		return twoObservers{h, f.histograms[old].WithLabelValues(labels...)}
+	}
+	return h
+}
+
+// A metric under its own name and an old one. Only the methods that this
+// package calls reach both.
+type (
+	twoGauges struct {
+		prometheus.Gauge
+		old prometheus.Gauge
+	}
+	twoCounters struct {
+		prometheus.Counter
+		old prometheus.Counter
+	}
+	twoObservers struct{ new, old prometheus.Observer }
+)
+
+func (t twoGauges) Set(v float64) {
+	t.Gauge.Set(v)
+	t.old.Set(v)
+}
+
+func (t twoCounters) Add(v float64) {
+	t.Counter.Add(v)
+	t.old.Add(v)
+}
+
+func (t twoObservers) Observe(v float64) {
+	t.new.Observe(v)
+	t.old.Observe(v)
 }
 
 // label writes a value of cache_config_info as Python would.
