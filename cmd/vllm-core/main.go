@@ -14,7 +14,7 @@ import (
 
 func main() {
 	opts, set := flags.NewCore()
-	os.Exit(process.Main("core", set, func(ctx context.Context, log *slog.Logger) error {
+	os.Exit(process.Main("core", set, opts.Logging, func(ctx context.Context, log *slog.Logger) error {
 		return run(ctx, opts, log)
 	}))
 }

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	opts, set := flags.NewFrontend()
-	os.Exit(process.Main("frontend", set, func(ctx context.Context, log *slog.Logger) error {
+	os.Exit(process.Main("frontend", set, opts.Logging, func(ctx context.Context, log *slog.Logger) error {
 		return run(ctx, opts, log)
 	}))
 }

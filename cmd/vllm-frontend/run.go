@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,9 +21,11 @@ import (
 
 	"govllm/cmd/internal/flags"
 	"govllm/cmd/internal/source"
+	"govllm/frontend/api/httpserver"
 	"govllm/frontend/api/openai"
 	"govllm/frontend/chat"
 	"govllm/frontend/chat/jinja"
+	"govllm/frontend/dashboard"
 	"govllm/frontend/engineclient"
 	"govllm/frontend/metrics"
 	"govllm/frontend/tokenizer"
@@ -54,13 +57,15 @@ func run(ctx context.Context, opts *flags.Frontend, log *slog.Logger) error {
 	}
 	defer closeConn(conn, log)
 
-	address := net.JoinHostPort(opts.Host, strconv.Itoa(opts.Port))
-	listener, err := net.Listen("tcp", address)
+	front := newFrontDoor(openai.ErrorFormat(opts.ErrorFormat))
+	server, err := newServer(opts, front, log)
 	if err != nil {
-		return listenError(err, address, "--port")
+		return err
 	}
-	front := newFrontDoor(opts, log)
-	server := &http.Server{Handler: front, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	listener, err := httpserver.Listen(opts.Host, opts.Port, opts.UDS)
+	if err != nil {
+		return apiListenError(err, &opts.HTTP)
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() { _ = server.Close() }()
@@ -73,12 +78,12 @@ func run(ctx context.Context, opts *flags.Frontend, log *slog.Logger) error {
 		}
 		return err
 	}
-	app, err := newApp(opts, api, conn, engines, front, log)
+	app, err := newApp(opts, api, conn, engines, log)
 	if err != nil {
 		return err
 	}
 	front.open(app.handler)
-	log.Info("serving", "model", api.ServedModelNames[0], "address", "http://"+listener.Addr().String(), "max_model_len", api.MaxModelLen)
+	log.Info("serving", "model", api.ServedModelNames[0], "address", url(listener, &opts.HTTP), "max_model_len", api.MaxModelLen)
 
 	err = app.serve(ctx, served, opts)
 	shutdown, cancel := context.WithTimeout(context.Background(), closeGrace)
@@ -212,17 +217,11 @@ func samplingDefaults(opts *flags.Frontend, g *modelfile.Generation) openai.Defa
 
 // frontDoor answers from the moment the port is open: until the engines are
 // ready, with 503.
-type frontDoor struct {
-	handler atomic.Pointer[http.Handler]
-	log     *slog.Logger // nil: no access log
-}
+type frontDoor struct{ handler atomic.Pointer[http.Handler] }
 
-func newFrontDoor(opts *flags.Frontend, log *slog.Logger) *frontDoor {
+func newFrontDoor(format openai.ErrorFormat) *frontDoor {
 	f := &frontDoor{}
-	if opts.AccessLog {
-		f.log = log
-	}
-	f.open(openai.NotReady(openai.ErrorFormat(opts.ErrorFormat)))
+	f.open(openai.NotReady(format))
 	return f
 }
 
@@ -232,15 +231,38 @@ func (f *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*f.handler.Load()).ServeHTTP(w, r)
 }
 
+// newServer puts the HTTP server's edges around the API.
+func newServer(opts *flags.Frontend, api http.Handler, log *slog.Logger) (*httpserver.Server, error) {
+	cfg := opts.Server()
+	cfg.Refuse, cfg.Log = openai.ErrorFormat(opts.ErrorFormat).Refuse, log
+	if cfg.CORS.Credentials && slices.Contains(cfg.CORS.Origins, "*") {
+		log.Warn("--allow-credentials with --allowed-origins * lets the scripts of every web page act for its visitors; name the origins")
+	}
+	return httpserver.New(cfg, api)
+}
+
+// url is where the API is, for the log.
+func url(l net.Listener, h *flags.HTTP) string {
+	scheme := "http"
+	if h.SSLCertFile != "" {
+		scheme = "https"
+	}
+	if h.UDS != "" {
+		return scheme + "+unix:" + h.UDS
+	}
+	return scheme + "://" + l.Addr().String() + h.RootPath
+}
+
 // app is the server of engines that are ready.
 type app struct {
 	client   *engineclient.Client
 	recorder *metrics.Recorder // nil without statistics
+	page     *dashboard.Dashboard
 	handler  http.Handler
 	log      *slog.Logger
 }
 
-func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, engines []ipc.EngineInfo, front *frontDoor, log *slog.Logger) (*app, error) {
+func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, engines []ipc.EngineInfo, log *slog.Logger) (*app, error) {
 	for _, e := range engines {
 		if n := e.Registration.MaxModelLen; e.Registered && n > 0 {
 			cfg.MaxModelLen = min(cfg.MaxModelLen, n)
@@ -266,12 +288,14 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 	}
 	load := new(metrics.Load)
 	cfg.Client, cfg.Logger = a.client, log
-	cfg.Routes = map[string]http.Handler{"GET /metrics": registry}
+	a.page = dashboard.New(registry, log)
+	cfg.Routes = a.page.Routes()
+	cfg.Routes["GET /metrics"] = registry
 	if opts.ServerLoadTracking {
 		cfg.Routes["GET /load"] = load
 	}
 	server := openai.New(cfg)
-	a.handler = accessLog(front.log, httpMetrics.Wrap(load.Track(server)))
+	a.handler = httpMetrics.Wrap(load.Track(server))
 	return a, nil
 }
 
@@ -295,6 +319,10 @@ func (a *app) serve(ctx context.Context, served <-chan error, opts *flags.Fronte
 	defer func() { _ = background.Wait() }()
 	defer stopReading()
 	background.Go(func() error { return a.client.Run(reading) })
+	background.Go(func() error {
+		a.page.Run(reading)
+		return nil
+	})
 	if a.recorder != nil {
 		background.Go(func() error {
 			a.recorder.LogEvery(reading, seconds(opts.LogStatsInterval))
@@ -333,9 +361,16 @@ func (a *app) drain(timeout time.Duration) error {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
+func apiListenError(err error, h *flags.HTTP) error {
+	if h.UDS != "" {
+		return listenError(err, h.UDS, "--uds")
+	}
+	return listenError(err, net.JoinHostPort(h.Host, strconv.Itoa(h.Port)), "--port")
+}
+
 func listenError(err error, address, flag string) error {
 	if errors.Is(err, ipc.ErrAddressInUse) || errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%s is in use by another process; stop that one or choose another port with %s", address, flag)
+		return fmt.Errorf("%s is in use by another process; stop that one or choose another with %s", address, flag)
 	}
 	return fmt.Errorf("cannot listen on %s: %w", address, err)
 }

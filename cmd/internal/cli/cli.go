@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 
@@ -147,9 +148,22 @@ func (s *Set) scan(args []string) (settings []setting, config string, errs []err
 			config = st.values[0]
 			continue
 		}
-		settings = append(settings, st)
+		settings = addSetting(settings, st)
 	}
 	return settings, config, errs
+}
+
+// addSetting joins the values of a flag whose uses add up.
+func addSetting(settings []setting, st setting) []setting {
+	if _, addsUp := st.flag.Value.(*secretsValue); addsUp {
+		for i := range settings {
+			if settings[i].flag == st.flag {
+				settings[i].values = slices.Concat(settings[i].values, st.values)
+				return settings
+			}
+		}
+	}
+	return append(settings, st)
 }
 
 // countValues says how many of the next arguments belong to a flag.

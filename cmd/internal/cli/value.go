@@ -257,6 +257,30 @@ func (v *listValue) text() string { return strings.Join(*v.dest, " ") }
 func (v *listValue) hint() string { return "TEXT [TEXT ...]" }
 func (v *listValue) arity() arity { return many }
 
+// List is Strings that also takes the texts as one JSON list.
+func List(dest *[]string) Value { return &jsonListValue{listValue{dest}} }
+
+type jsonListValue struct{ listValue }
+
+func (v *jsonListValue) set(key string, values []string) error {
+	if len(values) == 1 && strings.HasPrefix(values[0], "[") {
+		var texts []string
+		if err := json.Unmarshal([]byte(values[0]), &texts); err != nil {
+			return fmt.Errorf("%q is not a JSON list of texts", values[0])
+		}
+		values = texts
+	}
+	return v.listValue.set(key, values)
+}
+
+// Secrets is Strings whose values are never shown. On the command line several
+// uses of the flag add up.
+func Secrets(dest *[]string) Value { return &secretsValue{listValue{dest}} }
+
+type secretsValue struct{ listValue }
+
+func (v *secretsValue) text() string { return "" }
+
 type jsonValue struct{ dest *map[string]any }
 
 // JSON is an object, given whole or key by key as --flag.key VALUE.

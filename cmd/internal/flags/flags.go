@@ -8,8 +8,10 @@ package flags
 
 import (
 	"math"
+	"slices"
 
 	"govllm/cmd/internal/cli"
+	"govllm/cmd/internal/logging"
 )
 
 // The names of the two commands.
@@ -29,6 +31,13 @@ type Common struct {
 	Handshake       string // tcp://host:port; overrides the two above
 	DisableLogStats bool
 	ShutdownTimeout int // seconds; 0: abort at once
+	LogLevel        string
+	LoggingConfig   map[string]any
+}
+
+// Logging is what the two options of logging say together.
+func (c *Common) Logging() (logging.Config, error) {
+	return logging.New(c.LoggingConfig, c.LogLevel)
 }
 
 // HandshakeAddress returns the ZeroMQ endpoint where the processes meet.
@@ -68,8 +77,6 @@ type Core struct {
 type Frontend struct {
 	Common
 	Answers
-	Host                     string
-	Port                     int
 	ServedModelNames         []string
 	Tokenizer                string
 	TokenizerRevision        string
@@ -79,11 +86,11 @@ type Frontend struct {
 	OverrideGenerationConfig map[string]any
 	NumEngines               int
 	ErrorFormat              string
-	AccessLog                bool
-	ServerLoadTracking       bool
-	LogStatsInterval         float64 // seconds
-	EngineStallTimeout       float64 // seconds; 0: never
-	StallFailsHealth         bool
+	HTTP
+	ServerLoadTracking bool
+	LogStatsInterval   float64 // seconds
+	EngineStallTimeout float64 // seconds; 0: never
+	StallFailsHealth   bool
 }
 
 // NewCore returns vllm-core's options with their defaults, and their flags.
@@ -105,7 +112,7 @@ func NewCore() (*Core, *cli.Set) {
 		PrefixCachingHashAlgo: "sha256",
 	}
 	mine := append(commonFlags(&c.Common), coreFlags(c)...)
-	other := frontendFlags(&Frontend{})
+	other := slices.Concat(frontendFlags(&Frontend{}), httpFlags(&HTTP{}))
 	return c, newSet(CoreCommand, coreSummary, mine, other, FrontendCommand)
 }
 
@@ -115,17 +122,16 @@ func NewFrontend() (*Frontend, *cli.Set) {
 	f := &Frontend{
 		Answers:          defaultAnswers(),
 		Common:           defaultCommon(),
-		Port:             8000,
 		ResponseRole:     "assistant",
 		ErrorFormat:      "vllm",
 		GenerationConfig: "auto",
 		NumEngines:       1,
-		AccessLog:        true,
+		HTTP:             defaultHTTP(),
 		LogStatsInterval: 10,
 
 		EngineStallTimeout: 30,
 	}
-	mine := append(commonFlags(&f.Common), frontendFlags(f)...)
+	mine := slices.Concat(commonFlags(&f.Common), frontendFlags(f), httpFlags(&f.HTTP))
 	other := coreFlags(&Core{})
 	return f, newSet(FrontendCommand, frontendSummary, mine, other, CoreCommand)
 }
@@ -187,6 +193,8 @@ func commonFlags(c *Common) []cli.Flag {
 		{Name: "config", Group: "Processes", Help: "YAML file of flags; the command line wins. One file can serve both commands", Value: cli.String(new(string))},
 
 		{Name: "disable-log-stats", Group: "Observability", Help: "no statistics: no engine metrics and no log line", Value: cli.Bool(&c.DisableLogStats)},
+		{Name: "log-level", Group: "Logging", Help: "least level that is logged: DEBUG, INFO, WARNING or ERROR; VLLM_LOGGING_LEVEL or INFO if not given", Value: cli.String(&c.LogLevel)},
+		{Name: "logging-config", Group: "Logging", Help: "the same as log_level, and formatter: text or json", Value: cli.JSON(&c.LoggingConfig)},
 	}, hubFlags(&c.Hub)...)
 }
 
@@ -221,12 +229,9 @@ func coreFlags(c *Core) []cli.Flag {
 
 func frontendFlags(f *Frontend) []cli.Flag {
 	return append(answerFlags(&f.Answers), []cli.Flag{
-		{Name: "host", Group: "Server", Help: "address to listen on; all if not given", Value: cli.String(&f.Host)},
-		{Name: "port", Group: "Server", Help: "port to listen on", Value: cli.Int(&f.Port, 0, 65535)},
 		{Name: "served-model-name", Group: "Server", Help: "names that clients may give as model; the first is shown and labels the metrics", Value: cli.Strings(&f.ServedModelNames)},
 		{Name: "response-role", Group: "Server", Help: "role of chat replies", Value: cli.String(&f.ResponseRole)},
 		{Name: "error-format", Group: "Server", Help: "shape of error bodies: vllm (its Python server's, with the status as code) or openai (OpenAI's types and codes)", Value: cli.Enum(&f.ErrorFormat, "vllm", "openai")},
-		{Name: "disable-uvicorn-access-log", Group: "Server", Help: "do not log each request", Value: cli.Not(&f.AccessLog)},
 		{Name: "enable-server-load-tracking", Group: "Server", Help: "count requests in flight for GET /load", Value: cli.Bool(&f.ServerLoadTracking)},
 
 		{Name: "tokenizer", Group: "Model", Help: "where the tokenizer is, if not with the model; any form that --model takes", Value: cli.String(&f.Tokenizer)},

@@ -1,12 +1,15 @@
 package logging
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"testing/slogtest"
+	"time"
 )
 
 func newTestHandler(w *strings.Builder, level slog.Level) *handler {
@@ -37,18 +40,58 @@ func TestLine(t *testing.T) {
 	}
 }
 
-func TestParseLevel(t *testing.T) {
+func TestConfig(t *testing.T) {
+	t.Setenv(LevelEnv, "debug")
 	for _, tc := range []struct {
-		in   string
-		want slog.Level
-		ok   bool
+		object map[string]any
+		level  string
+		want   slog.Level
+		format string
+		err    string
 	}{
-		{"", slog.LevelInfo, true}, {"debug", slog.LevelDebug, true}, {"WARNING", slog.LevelWarn, true},
-		{"ERROR", slog.LevelError, true}, {"loud", 0, false},
+		{nil, "", slog.LevelDebug, "", ""},
+		{nil, "WARNING", slog.LevelWarn, "", ""},
+		{map[string]any{"log_level": "ERROR", "formatter": "json"}, "", slog.LevelError, "json", ""},
+		{map[string]any{"log_level": "ERROR"}, "INFO", slog.LevelInfo, "", ""},
+		{nil, "loud", 0, "", `--log-level: "loud" is not one of`},
+		{map[string]any{"formatter": "xml"}, "", 0, "", "--logging-config.formatter is xml"},
+		{map[string]any{"pylogging_config_file": "f"}, "", 0, "", "--logging-config.pylogging_config_file is not served"},
+		{map[string]any{"configure_logging": false}, "", 0, "", "--logging-config.configure_logging is not served"},
 	} {
-		if got, err := parseLevel(tc.in); got != tc.want || (err == nil) != tc.ok {
-			t.Errorf("parseLevel(%q) = %v, %v, want %v, ok %t", tc.in, got, err, tc.want, tc.ok)
+		c, err := New(tc.object, tc.level)
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("New(%v, %q) = %v, want %q", tc.object, tc.level, err, tc.err)
+			}
+			continue
 		}
+		if level, _ := c.level(); err != nil || level != tc.want || c.Format != tc.format {
+			t.Errorf("New(%v, %q) = %v %q, %v, want %v %q", tc.object, tc.level, level, c.Format, err, tc.want, tc.format)
+		}
+	}
+	t.Setenv(LevelEnv, "loud")
+	if _, err := New(nil, ""); err == nil || !strings.Contains(err.Error(), LevelEnv) {
+		t.Errorf("New with a bad variable = %v, want its name", err)
+	}
+}
+
+// A line of JSON has the members that Python's JSON formatter gives.
+func TestJSON(t *testing.T) {
+	var b strings.Builder
+	log := slog.New(Config{Format: "json"}.handler(&b, "core", slog.LevelInfo))
+	log.Warn("slow", "request_id", "a\nb", "waited", 1500*time.Millisecond, slog.Group("g", "time", 1))
+	var line map[string]any
+	if err := json.Unmarshal([]byte(b.String()), &line); err != nil {
+		t.Fatalf("%s: %v", b.String(), err)
+	}
+	for key, want := range map[string]any{"levelname": "WARNING", "processName": "core", "message": "slow",
+		"request_id": "a\nb", "waited": "1.5s", "process": float64(os.Getpid())} {
+		if line[key] != want {
+			t.Errorf("%s is %v, want %v", key, line[key], want)
+		}
+	}
+	if line["asctime"] == nil || strings.Count(b.String(), "\n") != 1 {
+		t.Errorf("line = %q", b.String())
 	}
 }
 

@@ -22,15 +22,20 @@ import (
 const exitUsage = 2
 
 // Main parses the arguments, runs the command until it ends or a signal ends
-// it, and returns the exit status. name is the process's in log lines.
-func Main(name string, set *cli.Set, run func(ctx context.Context, log *slog.Logger) error) int {
+// it, and returns the exit status. name is the process's in log lines, which
+// logs configures once the arguments are parsed.
+func Main(name string, set *cli.Set, logs func() (logging.Config, error), run func(ctx context.Context, log *slog.Logger) error) int {
 	if err := set.Parse(os.Args[1:]); errors.Is(err, cli.ErrHelp) {
 		set.Help(os.Stdout)
 		return 0
 	} else if err != nil {
 		return usageError(set.Command, err)
 	}
-	log, err := logging.Setup(name)
+	config, err := logs()
+	if err != nil {
+		return usageError(set.Command, err)
+	}
+	log, err := logging.Setup(name, config)
 	if err != nil {
 		return usageError(set.Command, err)
 	}

@@ -15,10 +15,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxBodyBytes bounds a request body. A context of a million tokens in JSON is
-// well below it.
-const maxBodyBytes = 64 << 20
-
 // field is one entry of a request: its name, what it may hold and what to do
 // with it.
 type field struct {
@@ -52,12 +48,12 @@ func decodeBody(r *http.Request, fields []field) (unknown []string, err error) {
 		return nil, &APIError{Status: http.StatusBadRequest, Type: "Bad Request",
 			Message: "Unsupported Media Type: Only 'application/json' is allowed"}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
+	body, err := io.ReadAll(r.Body) // the HTTP server bounds it
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			return nil, &APIError{Status: http.StatusRequestEntityTooLarge, Type: "Request Entity Too Large",
-				Message: fmt.Sprintf("The request body is larger than %d bytes.", tooLarge.Limit)}
+			return nil, refusal(http.StatusRequestEntityTooLarge,
+				"The request body has more than the %d bytes allowed; --max-request-body-bytes of the server raises that.", tooLarge.Limit)
 		}
 		return nil, errClientGone
 	}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -80,7 +81,7 @@ func TestDecodeBody(t *testing.T) {
 			t.Errorf("content type %q = %d %v, want %d", tc.contentType, status, err, tc.status)
 		}
 	}
-	r := httptest.NewRequest(http.MethodPost, "/", endless{})
+	r := httptest.NewRequest(http.MethodPost, "/", http.MaxBytesReader(nil, io.NopCloser(endless{}), 1000))
 	r.Header.Set("Content-Type", "application/json")
 	if _, err := decodeBody(r, nil); statusOf(err) != http.StatusRequestEntityTooLarge {
 		t.Errorf("an endless body gives %v, want 413", err)

@@ -1,6 +1,10 @@
 package openai
 
-import "net/http"
+import (
+	"net/http"
+
+	"govllm/frontend/api/httpserver"
+)
 
 // modelCard is one entry of GET /v1/models.
 // Source: vllm/entrypoints/serve/engine/protocol.py, ModelCard.
@@ -43,7 +47,7 @@ func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
 		list.Data = append(list.Data, modelCard{
 			ID: name, Object: "model", Created: now, OwnedBy: "vllm", Root: s.cfg.ModelRoot, MaxModelLen: s.cfg.MaxModelLen,
 			Permission: []modelPermission{{
-				ID: "modelperm-" + newID(), Object: "model_permission", Created: now,
+				ID: "modelperm-" + httpserver.NewID(), Object: "model_permission", Created: now,
 				AllowSampling: true, AllowLogprobs: true, AllowView: true, Organization: "*",
 			}},
 		})

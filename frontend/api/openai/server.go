@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -133,33 +131,6 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"version": protocol.VLLMVersion})
-}
-
-// maxRequestIDLen bounds what is taken from X-Request-Id: it is repeated in
-// every chunk of a stream.
-const maxRequestIDLen = 128
-
-// requestID is the ID that the user sees, without the endpoint's prefix: the
-// header's, the body's, or a new one.
-func requestID(r *http.Request, fromBody string) string {
-	id := r.Header.Get("X-Request-Id")
-	if id == "" {
-		id = fromBody
-	}
-	if id == "" {
-		return newID()
-	}
-	if len(id) > maxRequestIDLen {
-		id = strings.ToValidUTF8(id[:maxRequestIDLen], "")
-	}
-	return id
-}
-
-// newID is a random ID of 32 hexadecimal digits.
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }
 
 func quotedList(names []string) string {

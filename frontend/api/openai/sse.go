@@ -3,17 +3,12 @@ package openai
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"govllm/protocol"
 )
-
-// writeTimeout is how long a client may leave an event unread, once what the
-// kernel buffers is full, before it counts as gone.
-const writeTimeout = time.Minute
 
 // sse writes server-sent events. Headers go out with the first one.
 type sse struct {
@@ -39,8 +34,6 @@ func (s *sse) send(events []byte) error {
 		h.Set("X-Accel-Buffering", "no") // proxies must not gather events
 		s.w.WriteHeader(http.StatusOK)
 	}
-	// Recorders of tests know no deadlines; connections do.
-	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := s.w.Write(events); err != nil {
 		return errClientGone
 	}
