@@ -35,12 +35,12 @@ type engine struct {
 // load opens the model and puts it on its device. What cannot be served is
 // refused before anything large is read.
 func load(ctx context.Context, opts *flags.Core, log *slog.Logger) (_ *engine, err error) {
-	path, err := source.Path(ctx, source.Want{Name: opts.Model, Revision: opts.Revision, RevisionFlag: "--revision", Part: part(opts)}, &opts.Hub, log)
+	path, err := source.Path(ctx, source.Want{Name: opts.Model, Revision: opts.Revision, Part: part(opts)}, &opts.Hub, log)
 	if err != nil {
-		return nil, fmt.Errorf("model %w", err)
+		return nil, err
 	}
 	start := time.Now()
-	m, err := modelfile.Open(path, modelfile.Options{BuiltinWeights: weights.FS})
+	m, err := modelfile.Open(path, modelfile.Options{BuiltinWeights: weights.FS, NoTokenizer: true})
 	if err != nil {
 		return nil, err
 	}

@@ -160,18 +160,18 @@ func apiOptions(opts *flags.Frontend) (openai.Options, error) {
 // openModel reads the files of the model but its weights, and those of another
 // tokenizer if there is one. What is not here comes from the hub.
 func openModel(ctx context.Context, opts *flags.Frontend, override []byte, log *slog.Logger) (*modelfile.Model, error) {
-	path, err := source.Path(ctx, source.Want{Name: opts.Model, Revision: opts.Revision, RevisionFlag: "--revision", Part: hub.Description}, &opts.Hub, log)
+	path, err := source.Path(ctx, source.Want{Name: opts.Model, Revision: opts.Revision, Part: hub.Description}, &opts.Hub, log)
 	if err != nil {
-		return nil, fmt.Errorf("model %w", err)
+		return nil, err
 	}
 	other := ""
 	if opts.Tokenizer != "" || opts.TokenizerRevision != "" {
-		want := source.Want{Name: cmp.Or(opts.Tokenizer, opts.Model), Revision: opts.TokenizerRevision, RevisionFlag: "--tokenizer-revision", Part: hub.Tokenizer}
+		want := source.Want{Name: cmp.Or(opts.Tokenizer, opts.Model), Revision: opts.TokenizerRevision, Part: hub.Tokenizer}
 		if want.Name == opts.Model {
 			want.Revision = cmp.Or(want.Revision, opts.Revision)
 		}
 		if other, err = source.Path(ctx, want, &opts.Hub, log); err != nil {
-			return nil, fmt.Errorf("tokenizer %w", err)
+			return nil, err
 		}
 	}
 	return modelfile.Open(path, modelfile.Options{

@@ -17,23 +17,30 @@ import (
 	"govllm/protocol/modelfile/hub"
 )
 
-// Want is a model or tokenizer, as the user names it.
+// Want is a model or a tokenizer, as the user names it.
 type Want struct {
 	Name     string // "builtin", a directory, a .gguf file, or OWNER/NAME[:GGUF] of the hub
 	Revision string // of the hub's repository; "": main
-	// RevisionFlag is the flag that sets Revision.
-	RevisionFlag string
-	Part         hub.Part
+	Part     hub.Part
+}
+
+// words for messages: what is wanted, and the flag of its revision.
+func (w Want) words() (what, revisionFlag string) {
+	if w.Part == hub.Tokenizer {
+		return "tokenizer", "--tokenizer-revision"
+	}
+	return "model", "--revision"
 }
 
 // Path returns what modelfile.Open takes: the name itself if it is here, else
 // the path in the cache, fetched first if need be. What is neither here nor
 // could be on the hub is left to modelfile.Open to refuse.
 func Path(ctx context.Context, want Want, opt *flags.Hub, log *slog.Logger) (string, error) {
+	what, revisionFlag := want.words()
 	repo, gguf, isHub := hub.ParseName(want.Name)
 	if _, err := os.Stat(want.Name); err == nil || !errors.Is(err, fs.ErrNotExist) || want.Name == modelfile.Builtin || !isHub {
 		if want.Revision != "" {
-			return "", fmt.Errorf("%s %s is for repositories of the Hugging Face hub, and %s is not one; leave it out", want.RevisionFlag, want.Revision, want.Name)
+			return "", fmt.Errorf("%s %s is for repositories of the Hugging Face hub, which the %s %s is not; leave it out", revisionFlag, want.Revision, what, want.Name)
 		}
 		return want.Name, nil
 	}
@@ -43,7 +50,7 @@ func Path(ctx context.Context, want Want, opt *flags.Hub, log *slog.Logger) (str
 	}
 	path, err := client.Fetch(ctx, hub.Request{Repo: repo, GGUF: gguf, Revision: want.Revision, Part: want.Part})
 	if err != nil {
-		return "", fmt.Errorf("%s is neither a directory here nor to be had from the hub: %w", want.Name, err)
+		return "", fmt.Errorf("%s %s is neither a directory here nor to be had from the hub: %w", what, want.Name, err)
 	}
 	return path, nil
 }
