@@ -588,7 +588,7 @@ func TestOffline(t *testing.T) {
 		says string
 	}{
 		{everything, "weights in safetensors not found"},
-		{hub.Request{Repo: repoName, Revision: "v1.0"}, "revision v1.0: not found"},
+		{hub.Request{Repo: repoName, Revision: "v1.0"}, "revision v1.0 not found"},
 		{hub.Request{Repo: "govllm/other"}, "not found"},
 	} {
 		_, err := c.Fetch(t.Context(), tc.req)

@@ -138,10 +138,10 @@ func (c *Client) cached(req Request) (*listing, error) {
 	if !commitForm.MatchString(l.commit) {
 		ref, err := os.ReadFile(filepath.Join(c.repoDir(req.Repo), "refs", filepath.FromSlash(req.Revision)))
 		if err != nil {
-			return nil, fmt.Errorf("revision %s: %w in the cache", req.Revision, ErrNotFound)
+			return nil, fmt.Errorf("revision %s %w", req.Revision, ErrNotFound)
 		}
 		if l.commit = strings.TrimSpace(string(ref)); !commitForm.MatchString(l.commit) {
-			return nil, fmt.Errorf("revision %s: %w commit %q in the cache", req.Revision, ErrInvalid, l.commit)
+			return nil, fmt.Errorf("revision %s: %w commit %q", req.Revision, ErrInvalid, l.commit)
 		}
 	}
 	dir := c.snapshot(req.Repo, l.commit)
@@ -159,7 +159,7 @@ func (c *Client) cached(req Request) (*listing, error) {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("commit %s: %w in the cache", l.commit, ErrNotFound)
+		err = fmt.Errorf("commit %s %w", l.commit, ErrNotFound)
 	}
 	return l, err
 }
