@@ -145,6 +145,7 @@ vllm-frontend (or to vLLM's own) at --data-parallel-address and
 
 const frontendSummary = `
 usage: vllm-frontend [MODEL] [flags]
+       vllm-frontend top [URL]        shows a running server in the terminal
 
 The OpenAI-compatible API and /metrics. It waits for one or more vllm-core (or
 vLLM engine) processes at --data-parallel-address and --data-parallel-rpc-port.`
