@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"govllm/enginecore/perf"
 	"govllm/enginecore/request"
 	"govllm/enginecore/sched"
 	"govllm/enginecore/step"
@@ -54,6 +55,13 @@ type Config struct {
 	// without waiting for its end, and how often from then on. Default 500 ms.
 	StatsInterval time.Duration
 
+	// Perf estimates the work of steps (--enable-mfu-metrics). Default: nothing
+	// does.
+	Perf *perf.Estimator
+	// IterationDetails has every step described for the frontend's log
+	// (--enable-logging-iteration-details).
+	IterationDetails bool
+
 	// Aborts calls abort with the ID of each request that a client has given up
 	// since, without waiting for more. Default: none do.
 	Aborts func(abort func(id string))
@@ -94,7 +102,9 @@ type Core struct {
 	replies  []Message // to utility calls
 	messages []Message
 	stats    protocol.SchedulerStats
-	taken    sched.Stats // what stats was made of
+	work     protocol.PerfStats        // of stats
+	details  protocol.IterationDetails // of stats
+	taken    sched.Stats               // what stats was made of
 }
 
 // flight is a step whose result has not been taken in.
@@ -252,6 +262,14 @@ func (c *Core) publish(running uint64, since float64) {
 	c.pulse.publish()
 }
 
+// planned takes note of a step before the device works on it.
+func (c *Core) planned(plan *sched.Plan) {
+	c.publish(c.numSteps+1, c.stepStart)
+	if c.cfg.Perf != nil {
+		c.cfg.Perf.Add(&plan.SchedulerOutput)
+	}
+}
+
 func (c *Core) paused() bool { return c.sched.Paused() != sched.Unpaused }
 
 // step is schedule, compute, update.
@@ -260,7 +278,7 @@ func (c *Core) step() error {
 	if plan.NumTokens == 0 {
 		return nil
 	}
-	c.publish(c.numSteps+1, c.stepStart)
+	c.planned(plan)
 	pass := c.runner.Start(&plan.SchedulerOutput) // the device works from here
 	result, err := pass.Sample()
 	if err != nil {
@@ -277,7 +295,7 @@ func (c *Core) step() error {
 // computed for it is dropped.
 func (c *Core) stepAsync() error {
 	next := c.sched.Schedule(c.now())
-	c.publish(c.numSteps+1, c.stepStart)
+	c.planned(next)
 	landed := c.flight
 	result, err := landed.sample()
 	if err != nil {
@@ -373,7 +391,8 @@ func (c *Core) fillStats(now float64) {
 	c.taken = c.sched.TakeStats()
 	s := &c.taken
 	c.stats = protocol.SchedulerStats{
-		PrefixCacheStats: s.PrefixCache,
+		PrefixCacheStats:      s.PrefixCache,
+		KVCacheEvictionEvents: s.Evictions,
 		Step: protocol.StepStats{
 			Known:            true,
 			Number:           c.numSteps,
@@ -392,6 +411,21 @@ func (c *Core) fillStats(now float64) {
 		},
 	}
 	fillGauges(&c.stats, &s.Gauges)
+	if c.cfg.Perf != nil {
+		c.work = c.cfg.Perf.Take()
+		c.stats.PerfStats = &c.work
+	}
+	if c.cfg.IterationDetails && s.PrefillTokens+s.DecodeTokens > 0 {
+		c.details = protocol.IterationDetails{
+			Index:             int(c.numSteps),
+			NumContextReqs:    s.PrefillReqs,
+			NumContextTokens:  s.PrefillTokens,
+			NumGenerationReqs: s.DecodeReqs,
+			NumGenTokens:      s.DecodeTokens,
+			ElapsedMS:         1000 * (now - c.stepStart),
+		}
+		c.stats.IterationDetails = &c.details
+	}
 }
 
 // Stats returns the scheduler's gauges as they are now.

@@ -78,6 +78,11 @@ type Registration struct {
 	SupportsDraftWeightUpdates bool
 	// EffectiveAttentionBlockSize in tokens, 0 when nil.
 	EffectiveAttentionBlockSize int
+
+	// Ours: keys "govllm_cache_dtype" and "govllm_prefix_caching", which
+	// foreign frontends skip; "" and nil where an engine does not tell.
+	CacheDType          string
+	EnablePrefixCaching *bool
 }
 
 // AppendHello appends h, the keys in vLLM's order.
@@ -214,7 +219,14 @@ func (r *reader) addresses(a *Addresses) {
 // AppendRegistration appends every key that any version of vLLM requires or
 // knows, in its order.
 func AppendRegistration(b []byte, g *Registration) []byte {
-	b = appendMapLen(b, 28)
+	n := 28
+	if g.CacheDType != "" {
+		n++
+	}
+	if g.EnablePrefixCaching != nil {
+		n++
+	}
+	b = appendMapLen(b, n)
 	num := func(key string, v int) { b = appendInt(appendStr(b, key), int64(v)) }
 	str := func(key, v string) { b = appendStr(appendStr(b, key), v) }
 	num("max_model_len", g.MaxModelLen)
@@ -249,7 +261,14 @@ func AppendRegistration(b []byte, g *Registration) []byte {
 	b = appendIntOrNil(appendStr(b, "effective_attention_block_size"), g.EffectiveAttentionBlockSize)
 	num("coord_store_port", 0)
 	b = appendNil(appendStr(b, "coordinator_input_address"))
-	return appendNil(appendStr(b, "coordinator_output_address"))
+	b = appendNil(appendStr(b, "coordinator_output_address"))
+	if g.CacheDType != "" {
+		str("govllm_cache_dtype", g.CacheDType)
+	}
+	if g.EnablePrefixCaching != nil {
+		b = appendBool(appendStr(b, "govllm_prefix_caching"), *g.EnablePrefixCaching)
+	}
+	return b
 }
 
 // DecodeRegistration reads what an engine serves; the error is a *FieldError.
@@ -304,6 +323,13 @@ func DecodeRegistration(payload []byte) (*Registration, error) {
 			g.SupportsDraftWeightUpdates = r.boolOrNil()
 		case "effective_attention_block_size":
 			g.EffectiveAttentionBlockSize = r.intOrNil()
+		case "govllm_cache_dtype":
+			g.CacheDType = r.strOrNil()
+		case "govllm_prefix_caching":
+			if !r.null() {
+				caching := r.bool()
+				g.EnablePrefixCaching = &caching
+			}
 		default:
 			return false
 		}

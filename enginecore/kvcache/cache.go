@@ -30,7 +30,8 @@ type Cache struct {
 	blockSize int
 	pool      *Pool
 	index     *Index
-	hasher    *Hasher // nil: prefix caching is off
+	hasher    *Hasher    // nil: prefix caching is off
+	residency *Residency // nil: blocks are not followed
 
 	numQueuedTokens   int // of enqueued requests
 	numTailTokens     int // of those, outside the blocks that could be found
@@ -155,6 +156,9 @@ func (c *Cache) Admit(r *request.Request, found, n int) bool {
 		if c.pool.touch(blockID) {
 			c.numResidentTokens += c.blockSize
 		}
+		if c.residency != nil {
+			c.residency.used(blockID)
+		}
 		r.Blocks = append(r.Blocks, blockID)
 	}
 	r.Computed, r.NumLinked = found*c.blockSize, found
@@ -189,6 +193,9 @@ func (c *Cache) takeBlocks(r *request.Request, n int) {
 	for range n {
 		id := c.pool.take()
 		c.index.unlink(c.pool, id) // evicted: its content will be overwritten
+		if c.residency != nil {
+			c.residency.taken(id, c.Caching())
+		}
 		r.Blocks = append(r.Blocks, id)
 	}
 }
@@ -253,6 +260,9 @@ func (c *Cache) Reset() bool {
 	}
 	for i := range c.pool.blocks {
 		c.index.unlink(c.pool, int32(i))
+	}
+	if c.residency != nil {
+		c.residency.forget()
 	}
 	return true
 }

@@ -58,6 +58,9 @@ type Config struct {
 
 	// NoLogStats leaves events and statistics out (--disable-log-stats).
 	NoLogStats bool
+	// KVMetricsSample is the share of KV blocks whose residency is told of, 0
+	// to 1 (--kv-cache-metrics-sample). Default 0: none.
+	KVMetricsSample float64
 }
 
 // DefaultConfig returns the defaults; NumBlocks and MaxModelLen are the
@@ -92,6 +95,9 @@ func (c *Config) Validate() error {
 	}
 	if c.NoChunkedPrefill && c.LongPrefillTokenThreshold > 0 {
 		errs = append(errs, fmt.Errorf("long-prefill-token-threshold is %d, must be 0 without chunked prefill", c.LongPrefillTokenThreshold))
+	}
+	if !(c.KVMetricsSample >= 0 && c.KVMetricsSample <= 1) {
+		errs = append(errs, fmt.Errorf("kv-cache-metrics-sample is %v, must be above 0 and at most 1", c.KVMetricsSample))
 	}
 	switch c.Policy {
 	case FCFS, Priority:

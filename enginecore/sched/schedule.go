@@ -14,6 +14,7 @@ import (
 // seen a plan, at most one more may be made.
 func (s *Scheduler) Schedule(now float64) *Plan {
 	s.compactRunning()
+	s.cache.Tick(now)
 	p := s.newPlan()
 	if s.pause == PausedAll {
 		return p

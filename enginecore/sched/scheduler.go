@@ -105,6 +105,9 @@ func New(cfg Config) (*Scheduler, error) {
 		waiting:  newQueue(cfg.Policy),
 		released: newList(),
 	}
+	if cfg.KVMetricsSample > 0 {
+		s.cache.Sample(cfg.KVMetricsSample)
+	}
 	for row := cfg.MaxNumSeqs - 1; row >= 0; row-- {
 		s.rows = append(s.rows, step.Row(row))
 	}

@@ -61,6 +61,7 @@ func (g *Gauges) LoadTokens() int {
 // Deltas count since they were last taken.
 type Deltas struct {
 	PrefixCache protocol.PrefixCacheStats
+	Evictions   []protocol.KVCacheEvictionEvent // of sampled blocks
 
 	Preemptions      [numPreemptionReasons]int
 	RecomputedTokens int // scheduled again because a preemption threw them away
@@ -74,6 +75,7 @@ type Deltas struct {
 // TakeStats returns the gauges and hands over the deltas, which start at zero.
 func (s *Scheduler) TakeStats() Stats {
 	stats := Stats{Gauges: s.Gauges(), Deltas: s.deltas}
+	stats.Evictions = s.cache.TakeEvictions()
 	s.deltas = Deltas{}
 	s.changed = false
 	return stats
