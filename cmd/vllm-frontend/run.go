@@ -21,6 +21,7 @@ import (
 
 	"govllm/cmd/internal/flags"
 	"govllm/cmd/internal/source"
+	"govllm/frontend/admission"
 	"govllm/frontend/api/httpserver"
 	"govllm/frontend/api/openai"
 	"govllm/frontend/chat"
@@ -28,7 +29,6 @@ import (
 	"govllm/frontend/dashboard"
 	"govllm/frontend/engineclient"
 	"govllm/frontend/metrics"
-	"govllm/frontend/tokenizer"
 	"govllm/ipc"
 	"govllm/protocol/modelfile"
 	"govllm/protocol/modelfile/hub"
@@ -109,12 +109,9 @@ func loadModel(ctx context.Context, opts *flags.Frontend, log *slog.Logger) (ope
 	if err != nil {
 		return openai.Config{}, err
 	}
-	if m.TokenizerJSON == nil {
-		return openai.Config{}, fmt.Errorf("model %s has no tokenizer.json; give the directory of one with --tokenizer", opts.Model)
-	}
-	tok, err := tokenizer.Load(m.TokenizerJSON, m.TokenizerConfigJSON)
+	tok, err := loadTokenizer(opts.Model, m, log)
 	if err != nil {
-		return openai.Config{}, fmt.Errorf("model %s: tokenizer.json: %w", opts.Model, err)
+		return openai.Config{}, err
 	}
 	templates, err := chatTemplates(opts, m)
 	if err != nil {
@@ -288,6 +285,7 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 	}
 	load := new(metrics.Load)
 	cfg.Client, cfg.Logger = a.client, log
+	cfg.Admission = admission.New(admission.Config{MaxRequests: opts.MaxQueuedReqs, MaxTokens: opts.MaxQueuedTokens, Rejected: a.recorder.Reject})
 	a.page = dashboard.New(registry, log)
 	cfg.Routes = a.page.Routes()
 	cfg.Routes["GET /metrics"] = registry

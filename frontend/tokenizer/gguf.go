@@ -8,10 +8,9 @@ import (
 )
 
 // GGUF is a vocabulary as the metadata of a GGUF file hold it, under the keys
-// tokenizer.ggml.* and tokenizer.chat_template. A pointer is nil where the file
-// has no such key.
+// tokenizer.ggml.*. A pointer is nil where the file has no such key.
 type GGUF struct {
-	Architecture string // general.architecture
+	Architecture string // general.architecture; "phi3" matters
 
 	Model   string    // model: the kind of vocabulary
 	Pre     string    // pre: the name of the pre-tokenizer; "" is none named
@@ -21,13 +20,11 @@ type GGUF struct {
 	Merges  []string  // merges, "left right", the first with rank 0
 	Charmap []byte    // precompiled_charsmap
 
-	BOS, EOS, UNK, SEP, PAD *int32 // bos_token_id, eos_token_id, unknown_token_id, seperator_token_id, padding_token_id
+	BOS, EOS, UNK *int32 // bos_token_id, eos_token_id, unknown_token_id
 
-	AddBOS, AddEOS, AddSEP *bool // add_bos_token, add_eos_token, add_sep_token
+	AddBOS, AddEOS         *bool // add_bos_token, add_eos_token
 	AddSpacePrefix         *bool // add_space_prefix
 	RemoveExtraWhitespaces *bool // remove_extra_whitespaces
-
-	ChatTemplate string // tokenizer.chat_template, for the caller: the tokenizer has no use for it
 }
 
 // LoadGGUF builds the tokenizer of a GGUF file: the one that the model's own
@@ -119,7 +116,6 @@ func (g *GGUF) check() error {
 		id  *int32
 	}{
 		{"bos_token_id", g.BOS}, {"eos_token_id", g.EOS}, {"unknown_token_id", g.UNK},
-		{"seperator_token_id", g.SEP}, {"padding_token_id", g.PAD},
 	} {
 		if named.id != nil && (*named.id < 0 || int(*named.id) >= n) {
 			return fmt.Errorf("tokenizer.ggml.%s is %d, outside 0 to %d", named.key, *named.id, n-1)
@@ -166,11 +162,10 @@ func (g *GGUF) byteLevel() (p *parts, addBOS bool, err error) {
 			}
 		}
 	}
+	// Bytes without a token are dropped: the unknown token that the file may
+	// name is not the model's, which has none in files of this kind.
 	m := &bpe{vocab: p.vocab, unk: noToken, ignoreMerges: pre.ignoreMerges}
-	var missing int
-	if m.byteIDs, missing = p.vocab.byteTokens(); missing >= 0 && g.UNK != nil {
-		m.unk = *g.UNK
-	}
+	m.byteIDs, _ = p.vocab.byteTokens()
 	merges := make([]merge, len(g.Merges))
 	for i, s := range g.Merges {
 		if merges[i], err = p.vocab.parseMerge(s, uint32(i)); err != nil {

@@ -1,6 +1,10 @@
 package tokenizer
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // ErrInvalid reports a tokenizer file that contradicts itself or its format.
 var ErrInvalid = errors.New("invalid")
@@ -23,6 +27,7 @@ type Tokenizer struct {
 	added     map[string]*addedToken // by content
 	addedByID map[int32]*addedToken
 	decoder   *textDecoder   // nil if the vocabulary is byte-level
+	numBase   int            // ids of the model's own vocabulary are below it
 	decoded   []span         // by id: what a token decodes to, in vocab.data
 	byteOf    map[int32]byte // the tokens that decode to a byte of a character
 	special   []bool         // by id: left out of decoded text if asked
@@ -147,6 +152,34 @@ func (t *Tokenizer) appendSegment(dst []int32, text string, first bool) ([]int32
 // be ids below it that are no token.
 func (t *Tokenizer) VocabSize() int { return len(t.decoded) }
 
+// ErrTooLarge reports a tokenizer with tokens for which a model has no row in
+// its embedding.
+var ErrTooLarge = errors.New("the tokenizer does not fit the model")
+
+// Fit makes sure that a model whose embedding has rows for ids below rows can
+// read what text becomes. Added tokens may be beyond: some models' files add
+// tokens that only their larger siblings have. Those are returned; a text with
+// one of them is not for this model.
+func (t *Tokenizer) Fit(rows int) (beyond []string, err error) {
+	if t.numBase > rows {
+		last := int32(t.numBase - 1)
+		return nil, fmt.Errorf("%w: its token %q has id %d, but the model's embedding has rows only for ids up to %d",
+			ErrTooLarge, t.vocab.spelling(last), last, rows-1)
+	}
+	for _, id := range slices.Concat(t.template.before, t.template.after) {
+		if int(id) >= rows {
+			return nil, fmt.Errorf("%w: %q, which it adds to every text, has id %d, but the model's embedding has rows only for ids up to %d",
+				ErrTooLarge, t.addedByID[id].content, id, rows-1)
+		}
+	}
+	for id := int32(rows); int(id) < t.VocabSize(); id++ {
+		if a, ok := t.addedByID[id]; ok {
+			beyond = append(beyond, a.content)
+		}
+	}
+	return beyond, nil
+}
+
 // TokenToID returns the id of a token by its spelling.
 func (t *Tokenizer) TokenToID(token string) (int32, bool) {
 	if a, ok := t.added[token]; ok {
@@ -199,6 +232,7 @@ func (t *Tokenizer) EOS() (int32, bool) { return t.eos, t.eos != noToken }
 func (t *Tokenizer) enterAdded(tokens []*addedToken) error {
 	t.added = make(map[string]*addedToken, len(tokens))
 	t.addedByID = make(map[int32]*addedToken, len(tokens))
+	t.numBase = len(t.vocab.kinds)
 	for _, a := range tokens {
 		t.added[a.content] = a
 		t.addedByID[a.id] = a

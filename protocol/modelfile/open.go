@@ -45,8 +45,13 @@ type Model struct {
 
 	// Whole files, nil where there is none.
 	TokenizerJSON       []byte // tokenizer.json
+	TokenizerModel      []byte // tokenizer.model or spiece.model, SentencePiece's; not read beside tokenizer.json
 	TokenizerConfigJSON []byte // tokenizer_config.json
 	ChatTemplateJinja   []byte // chat_template.jinja
+
+	// OtherTokenizer is the name of a tokenizer file that is there, but that none
+	// of these holds; "" if one does, or none is there.
+	OtherTokenizer string
 
 	// GGUFVocabulary stands for TokenizerJSON where the tokenizer comes from a
 	// GGUF file. The other two then hold what its metadata says of them.
@@ -167,6 +172,20 @@ func (m *Model) readTokenizer(files fs.FS, other string) (err error) {
 	} {
 		if *dst, err = readOptional(files, name); err != nil {
 			return err
+		}
+	}
+	if m.TokenizerJSON != nil {
+		return nil
+	}
+	for _, name := range []string{"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"} {
+		if m.TokenizerModel, err = readOptional(files, name); err != nil || m.TokenizerModel != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"tekken.json", "tiktoken.model", "vocab.json", "vocab.txt"} {
+		if _, err := fs.Stat(files, name); err == nil {
+			m.OtherTokenizer = name
+			return nil
 		}
 	}
 	return nil
