@@ -25,8 +25,9 @@ import tokenizers
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import (AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM,
-                          Qwen2Config, Qwen2ForCausalLM)
+from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig,
+                          LlamaConfig, MistralConfig, Phi3Config, Qwen2Config, Qwen3Config,
+                          SmolLM3Config)
 
 HERE = Path(__file__).parent
 BUILTIN = HERE.parent.parent / "protocol" / "modelfile" / "builtin"
@@ -36,10 +37,17 @@ DISTINCT = 8  # different tokens a greedy text has at least
 EOS = 0
 
 # Each: config, dtype of the file, number of shards, form of config.json
-# ("classic" as most published models: torch_dtype, rope_theta; "new" as
-# transformers 5 saves: dtype, rope_parameters).
+# ("classic" as most published models: torch_dtype, rope_theta, rope_scaling;
+# "new" as transformers 5 saves: dtype, rope_parameters).
 SMALL = dict(hidden_size=64, num_hidden_layers=2, max_position_embeddings=512,
              bos_token_id=EOS, eos_token_id=EOS)
+# The later families are smaller yet, of three layers, so that kinds of layers
+# can differ. Windows and original lengths lie within the prompts.
+SMALLER = SMALL | dict(hidden_size=32, num_hidden_layers=3, vocab_size=160, intermediate_size=48,
+                       num_attention_heads=2, num_key_value_heads=1, head_dim=16, pad_token_id=EOS)
+SLIDING, FULL = "sliding_attention", "full_attention"
+GEMMA = SMALLER | dict(layer_types=[SLIDING, SLIDING, FULL], sliding_window=32,
+                       query_pre_attn_scalar=24)
 TINY = {
     "tiny-llama-f32": (
         LlamaConfig(**SMALL, vocab_size=256, intermediate_size=64, num_attention_heads=2,
@@ -68,6 +76,40 @@ TINY = {
                     num_key_value_heads=1, rope_theta=100000.0, tie_word_embeddings=True,
                     rms_norm_eps=1e-6, use_sliding_window=False),
         torch.bfloat16, 2, "new"),
+    "tiny-llama3": (
+        LlamaConfig(**SMALLER, tie_word_embeddings=True, rope_parameters=dict(
+            rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0,
+            high_freq_factor=4.0, original_max_position_embeddings=64)),
+        torch.bfloat16, 1, "classic"),
+    "tiny-mistral": (
+        MistralConfig(**SMALLER, sliding_window=48, tie_word_embeddings=False),
+        torch.bfloat16, 1, "classic"),
+    "tiny-smollm3": (
+        SmolLM3Config(**SMALLER, no_rope_layers=[1, 0, 1], rope_parameters=dict(
+            rope_type="default", rope_theta=2000000.0)),
+        torch.bfloat16, 1, "new"),
+    "tiny-qwen3": (
+        Qwen3Config(**SMALLER | dict(num_attention_heads=4), tie_word_embeddings=True,
+                    rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0,
+                                         original_max_position_embeddings=128)),
+        torch.bfloat16, 1, "new"),
+    # No head_dim here: 12 of 32 / 2 values turn.
+    "tiny-phi3": (
+        Phi3Config(**{k: v for k, v in SMALLER.items() if k != "head_dim"}
+                   | dict(max_position_embeddings=2048), original_max_position_embeddings=512,
+                   tie_word_embeddings=False, partial_rotary_factor=0.75, rope_parameters=dict(
+                       rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+                       short_factor=[1.0, 1.1, 1.5, 2.0, 2.5, 3.0],
+                       long_factor=[1.0, 2.0, 4.0, 8.0, 16.0, 32.0])),
+        torch.bfloat16, 1, "classic"),
+    "tiny-gemma2": (
+        Gemma2Config(**GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=5.0),
+        torch.bfloat16, 1, "new"),
+    "tiny-gemma3": (
+        Gemma3TextConfig(**GEMMA, rope_parameters={
+            FULL: dict(rope_type="linear", rope_theta=1000000.0, factor=8.0),
+            SLIDING: dict(rope_type="default", rope_theta=10000.0)}),
+        torch.bfloat16, 1, "classic"),
 }
 TINY_PROMPTS = {"one": 1, "short": 7, "block": 33, "long": 150, "far": 440}
 
@@ -109,10 +151,10 @@ ENCODED = [
 def make_tiny(name, config, dtype, shards, form):
     """Writes HERE/name as a Hugging Face directory with random weights."""
     torch.manual_seed(sum(name.encode()))
-    cls = LlamaForCausalLM if config.model_type == "llama" else Qwen2ForCausalLM
-    config.architectures = [cls.__name__]
+    config.dtype = torch.float32
+    model = AutoModelForCausalLM.from_config(config)
+    config.architectures = [type(model).__name__]
     config.dtype = dtype
-    model = cls(config)
     for key, p in model.named_parameters():
         if key.endswith("norm.weight"):
             torch.nn.init.normal_(p, mean=1.0, std=0.2)
@@ -132,11 +174,19 @@ def make_tiny(name, config, dtype, shards, form):
 
 def write_config(path, config, form):
     stated = ("model_type", "vocab_size", "hidden_act", "rms_norm_eps", "tie_word_embeddings")
-    values = config.to_diff_dict() | {k: getattr(config, k) for k in stated}
+    values = config.to_diff_dict() | {k: getattr(config, k) for k in stated if hasattr(config, k)}
     values["dtype"] = str(config.dtype).removeprefix("torch.")
     if form == "classic":
         values["torch_dtype"] = values.pop("dtype")
-        values["rope_theta"] = values.pop("rope_parameters")["rope_theta"]
+        rope = values.pop("rope_parameters")
+        if FULL in rope:
+            values["rope_local_base_freq"] = rope[SLIDING]["rope_theta"]
+            rope = rope[FULL]
+        rope = dict(rope)
+        values["rope_theta"] = rope.pop("rope_theta")
+        rope.pop("partial_rotary_factor", None)  # is in values
+        if rope["rope_type"] != "default":
+            values["rope_scaling"] = rope
         del values["transformers_version"]
     path.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
 
