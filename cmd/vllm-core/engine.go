@@ -13,6 +13,7 @@ import (
 	"govllm/enginecore/mockrunner"
 	"govllm/enginecore/model"
 	"govllm/enginecore/modelrunner"
+	"govllm/enginecore/perf"
 	"govllm/enginecore/step"
 	"govllm/kernels"
 	"govllm/protocol"
@@ -30,6 +31,8 @@ type engine struct {
 	maxModelLen int
 	numBlocks   int
 	dtype       kernels.DType
+	kvDType     kernels.DType
+	config      modelfile.Config
 }
 
 // load opens the model and puts it on its device. What cannot be served is
@@ -55,7 +58,7 @@ func load(ctx context.Context, opts *flags.Core, log *slog.Logger) (_ *engine, e
 	if err != nil {
 		return nil, fmt.Errorf("--device: %w", err)
 	}
-	e := &engine{device: dev, vocabSize: m.Config.VocabSize, maxModelLen: maxModelLen}
+	e := &engine{device: dev, vocabSize: m.Config.VocabSize, maxModelLen: maxModelLen, config: m.Config}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
@@ -72,6 +75,7 @@ func load(ctx context.Context, opts *flags.Core, log *slog.Logger) (_ *engine, e
 	if err != nil {
 		return nil, err
 	}
+	e.kvDType = cfg.KVDType
 	net, err := model.Load(dev, m.Config, src, model.Options{
 		DType: e.dtype, MaxModelLen: maxModelLen, Threads: opts.Threads, Progress: progress(log),
 	})
@@ -105,7 +109,8 @@ func mock(opts *flags.Core, m *modelfile.Model, maxModelLen int, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{runner: r, vocabSize: m.Config.VocabSize, maxModelLen: maxModelLen, dtype: kernels.F32}
+	r.StepTime = time.Duration(opts.MockStepTime * float64(time.Second))
+	e := &engine{runner: r, vocabSize: m.Config.VocabSize, maxModelLen: maxModelLen, dtype: kernels.F32, kvDType: kernels.F32, config: m.Config}
 	if e.numBlocks, err = numBlocks(opts, model.KVShape(m.Config, 0, opts.BlockSize, e.dtype), maxModelLen, modelrunner.AvailableMemory()); err != nil {
 		return nil, err
 	}
@@ -203,7 +208,27 @@ func (e *engine) registration(opts *flags.Core, instance string) *protocol.Regis
 		WorldSize: 1, DataParallelSize: 1, TensorParallelSize: 1, PipelineParallelSize: 1, DecodeContextParallelSize: 1,
 		DataParallelRank: opts.Rank, MaxNumSeqs: opts.MaxNumSeqs, MaxNumBatchedTokens: opts.MaxNumBatchedTokens,
 		InstanceID: instance, KVCacheSizeTokens: tokens, KVCacheMaxConcurrency: float64(tokens) / float64(e.maxModelLen),
+		CacheDType: e.kvDType.String(), EnablePrefixCaching: &opts.EnablePrefixCaching,
 	}
+}
+
+// perf estimates the work of steps; nil unless it is asked for.
+func (e *engine) perf(opts *flags.Core) *perf.Estimator {
+	if !opts.MFUMetrics {
+		return nil
+	}
+	c, local := &e.config, 0
+	for _, isLocal := range e.config.Local {
+		if isLocal {
+			local++
+		}
+	}
+	return perf.New(perf.Model{
+		NumLayers: c.NumLayers, NumLocalLayers: local, SlidingWindow: c.SlidingWindow,
+		HiddenSize: c.HiddenSize, IntermediateSize: c.IntermediateSize,
+		NumHeads: c.NumHeads, NumKVHeads: c.NumKVHeads, HeadDim: c.HeadDim, VocabSize: c.VocabSize,
+		WeightBytes: e.dtype.Size(), ActivationBytes: e.dtype.Size(), CacheBytes: e.kvDType.Size(),
+	})
 }
 
 // joined gives modelrunner's concrete pass as the interface of enginecore.

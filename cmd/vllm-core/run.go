@@ -97,9 +97,10 @@ func newLoop(opts *flags.Core, e *engine, conn *ipc.EngineConn, log *slog.Logger
 			BlockSize: opts.BlockSize, NumBlocks: e.numBlocks,
 			NoPrefixCaching: !opts.EnablePrefixCaching, HashAlgo: kvcache.HashAlgo(opts.PrefixCachingHashAlgo),
 			HashSeed:   os.Getenv("PYTHONHASHSEED"), // as vLLM: set, it makes hashes the same everywhere
-			NoLogStats: opts.DisableLogStats,
+			NoLogStats: opts.DisableLogStats, KVMetricsSample: kvMetricsSample(opts),
 		},
 		VocabSize: e.vocabSize, MaxLogprobs: opts.MaxLogprobs, Seed: uint64(opts.Seed), EngineIndex: opts.Rank, NumClients: conn.NumClients(),
+		Perf: e.perf(opts), IterationDetails: opts.IterationDetails,
 		StatsInterval: time.Duration(opts.StepStatsInterval * float64(time.Second)),
 		Coordinated:   conn.Init().Addresses.CoordinatorInput != "",
 	}, e.runner, func() float64 { return time.Since(start).Seconds() })
@@ -107,6 +108,14 @@ func newLoop(opts *flags.Core, e *engine, conn *ipc.EngineConn, log *slog.Logger
 		return nil, err
 	}
 	return enginecore.NewLoop(core, conn, log), nil
+}
+
+// kvMetricsSample is 0 where blocks are not followed.
+func kvMetricsSample(opts *flags.Core) float64 {
+	if !opts.KVCacheMetrics {
+		return 0
+	}
+	return opts.KVCacheMetricsSample
 }
 
 // signalGrace is how long a core that has lost its frontend waits for a signal

@@ -32,6 +32,7 @@ import (
 	"govllm/ipc"
 	"govllm/protocol/modelfile"
 	"govllm/protocol/modelfile/hub"
+	"govllm/stats"
 )
 
 const (
@@ -274,7 +275,11 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 	clientOpts := engineclient.Options{Logger: log,
 		StallTimeout: seconds(opts.EngineStallTimeout), StallFailsHealth: opts.StallFailsHealth}
 	if !opts.DisableLogStats {
-		if a.recorder, err = registry.NewRecorder(metricsConfig(cfg, engines)); err != nil {
+		mc, err := metricsConfig(opts, cfg, engines)
+		if err != nil {
+			return nil, err
+		}
+		if a.recorder, err = registry.NewRecorder(mc); err != nil {
 			return nil, err
 		}
 		clientOpts.Recorder = a.recorder
@@ -297,16 +302,27 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 	return a, nil
 }
 
-func metricsConfig(cfg openai.Config, engines []ipc.EngineInfo) metrics.Config {
-	mc := metrics.Config{ModelName: cfg.ServedModelNames[0], MaxModelLen: cfg.MaxModelLen}
+func metricsConfig(opts *flags.Frontend, cfg openai.Config, engines []ipc.EngineInfo) (mc metrics.Config, err error) {
+	mc = metrics.Config{ModelName: cfg.ServedModelNames[0], MaxModelLen: cfg.MaxModelLen, AggregateLog: opts.AggregateEngineLogging}
+	mc.Gates[stats.GateKVCache] = opts.KVCacheMetrics
+	mc.Gates[stats.GateNaNs] = os.Getenv("VLLM_COMPUTE_NANS_IN_LOGITS") == "1"
+	if mc.Buckets, err = stats.ParseBuckets(opts.CustomHistogramBuckets); err != nil {
+		return mc, fmt.Errorf("--custom-histogram-buckets: %w", err)
+	}
+	if opts.ShowHiddenMetrics != "" {
+		if mc.ShowHidden, err = stats.ParseVersion(opts.ShowHiddenMetrics); err != nil {
+			return mc, fmt.Errorf("--show-hidden-metrics-for-version: %w", err)
+		}
+	}
 	for _, e := range engines {
 		r := &e.Registration
 		mc.Engines = append(mc.Engines, metrics.EngineConfig{
 			Index: e.Rank, BlockSize: r.BlockSize, NumGPUBlocks: r.NumGPUBlocks,
 			KVCacheSizeTokens: r.KVCacheSizeTokens, KVCacheMaxConcurrency: r.KVCacheMaxConcurrency,
+			CacheDType: r.CacheDType, EnablePrefixCaching: r.EnablePrefixCaching,
 		})
 	}
-	return mc
+	return mc, nil
 }
 
 // serve runs until ctx ends, the HTTP server fails, or an engine dies.

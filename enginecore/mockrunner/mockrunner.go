@@ -1,4 +1,5 @@
-// Package mockrunner computes nothing: every step answers at once, with tokens
+// Package mockrunner computes nothing: every step answers at once, or after a
+// time that a device might have taken, with tokens
 // drawn from the request's seed. It is what measures everything around the
 // model, --device mock.
 //
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"govllm/enginecore"
 	"govllm/enginecore/sampler"
@@ -22,6 +24,9 @@ import (
 
 // Runner implements enginecore.Runner. The engine loop owns it.
 type Runner struct {
+	// StepTime is how long each step takes.
+	StepTime time.Duration
+
 	vocabSize uint64
 	rows      []row // by step.Row
 	passes    [2]pass
@@ -49,9 +54,17 @@ func New(maxNumSeqs, vocabSize int) (*Runner, error) {
 
 // pass is a step whose result is there already. Results of one pass live until
 // the one after next, as asynchronous scheduling needs.
-type pass struct{ result step.ModelRunnerOutput }
+type pass struct {
+	result step.ModelRunnerOutput
+	done   time.Time // when a device would be
+}
 
-func (p *pass) Sample() (*step.ModelRunnerOutput, error) { return &p.result, nil }
+func (p *pass) Sample() (*step.ModelRunnerOutput, error) {
+	if !p.done.IsZero() {
+		time.Sleep(time.Until(p.done))
+	}
+	return &p.result, nil
+}
 
 // Start answers a plan.
 func (r *Runner) Start(plan *step.SchedulerOutput) enginecore.Pass {
@@ -61,6 +74,9 @@ func (r *Runner) Start(plan *step.SchedulerOutput) enginecore.Pass {
 	}
 	p := &r.passes[r.n%2]
 	r.n++
+	if r.StepTime > 0 {
+		p.done = time.Now().Add(r.StepTime)
+	}
 	p.result.Sampled, p.result.Logprobs, p.result.PromptLogprobs = p.result.Sampled[:0], nil, nil
 	for i := range plan.Scheduled {
 		s := &plan.Scheduled[i]

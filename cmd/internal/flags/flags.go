@@ -30,6 +30,7 @@ type Common struct {
 	HandshakePort   int
 	Handshake       string // tcp://host:port; overrides the two above
 	DisableLogStats bool
+	KVCacheMetrics  bool
 	ShutdownTimeout int // seconds; 0: abort at once
 	LogLevel        string
 	LoggingConfig   map[string]any
@@ -71,6 +72,10 @@ type Core struct {
 	Seed                      int
 	LogprobsMode              string
 	StepStatsInterval         float64 // seconds
+	KVCacheMetricsSample      float64
+	MFUMetrics                bool
+	IterationDetails          bool
+	MockStepTime              float64 // seconds
 }
 
 // Frontend are the options of vllm-frontend.
@@ -87,10 +92,13 @@ type Frontend struct {
 	NumEngines               int
 	ErrorFormat              string
 	HTTP
-	ServerLoadTracking bool
-	LogStatsInterval   float64 // seconds
-	EngineStallTimeout float64 // seconds; 0: never
-	StallFailsHealth   bool
+	ServerLoadTracking     bool
+	LogStatsInterval       float64 // seconds
+	CustomHistogramBuckets map[string]any
+	ShowHiddenMetrics      string // a version
+	AggregateEngineLogging bool
+	EngineStallTimeout     float64 // seconds; 0: never
+	StallFailsHealth       bool
 }
 
 // NewCore returns vllm-core's options with their defaults, and their flags.
@@ -107,6 +115,8 @@ func NewCore() (*Core, *cli.Set) {
 		KVCacheDType:        "auto",
 		LogprobsMode:        "raw_logprobs",
 		StepStatsInterval:   0.5,
+
+		KVCacheMetricsSample: 0.01,
 
 		EnablePrefixCaching:   true,
 		PrefixCachingHashAlgo: "sha256",
@@ -193,6 +203,7 @@ func commonFlags(c *Common) []cli.Flag {
 		{Name: "shutdown-timeout", Group: "Processes", Help: "seconds that running requests may take to finish after SIGTERM; 0 aborts them at once", Value: cli.Int(&c.ShutdownTimeout, 0, 86400)},
 		{Name: "config", Group: "Processes", Help: "YAML file of flags; the command line wins. One file can serve both commands", Value: cli.String(new(string))},
 
+		{Name: "kv-cache-metrics", Group: "Observability", Help: "how long KV blocks live, lie idle and wait for reuse; give it to core and frontend", Value: cli.Bool(&c.KVCacheMetrics)},
 		{Name: "disable-log-stats", Group: "Observability", Help: "no statistics: no engine metrics and no log line", Value: cli.Bool(&c.DisableLogStats)},
 		{Name: "log-level", Group: "Logging", Help: "least level that is logged: DEBUG, INFO, WARNING or ERROR; VLLM_LOGGING_LEVEL or INFO if not given", Value: cli.String(&c.LogLevel)},
 		{Name: "logging-config", Group: "Logging", Help: "the same as log_level, and formatter: text or json", Value: cli.JSON(&c.LoggingConfig)},
@@ -224,6 +235,10 @@ func coreFlags(c *Core) []cli.Flag {
 		{Name: "enable-prefix-caching", Group: "KV cache", Help: "keep blocks for prompts that begin alike", Value: cli.Bool(&c.EnablePrefixCaching)},
 		{Name: "prefix-caching-hash-algo", Group: "KV cache", Help: "hash that names a block", Value: cli.Enum(&c.PrefixCachingHashAlgo, "sha256", "sha256_cbor", "xxhash")},
 
+		{Name: "kv-cache-metrics-sample", Group: "Observability", Help: "share of the blocks that --kv-cache-metrics follows", Value: cli.Float(&c.KVCacheMetricsSample, 1e-9, 1)},
+		{Name: "enable-mfu-metrics", Group: "Observability", Help: "estimate the operations and the memory traffic of each step", Value: cli.Bool(&c.MFUMetrics)},
+		{Name: "enable-logging-iteration-details", Group: "Observability", Help: "have the frontend log a line for each step", Value: cli.Bool(&c.IterationDetails)},
+		{Name: "mock-step-time", Group: "Device", Help: "seconds that each step of --device mock takes", Value: cli.Float(&c.MockStepTime, 0, 3600)},
 		{Name: "step-stats-interval", Group: "Observability", Help: "seconds that a step may take before statistics are sent without waiting for its end, and then as often", Value: cli.Float(&c.StepStatsInterval, 0.01, 3600)},
 	}
 }
@@ -244,6 +259,9 @@ func frontendFlags(f *Frontend) []cli.Flag {
 		{Name: "data-parallel-size", Short: "-dp", Group: "Processes", Help: "cores to wait for", Value: cli.Int(&f.NumEngines, 1, 4096)},
 		{Name: "data-parallel-size-local", Group: "Processes", Help: "cores that this process starts itself", Value: cli.Fixed("0", "cores are processes of their own; start vllm-core")},
 		{Name: "api-server-count", Group: "Processes", Help: "API processes", Value: cli.Fixed("1", "one process uses all cores")},
+		{Name: "custom-histogram-buckets", Group: "Observability", Help: "bounds by family, such as {\"request_latency\": [0.01, 0.1, 1]}, or \"fine\" for more at the low end", Value: cli.JSON(&f.CustomHistogramBuckets)},
+		{Name: "show-hidden-metrics-for-version", Group: "Observability", Help: "export metrics too that this release of vLLM still had, such as 0.10", Value: cli.String(&f.ShowHiddenMetrics)},
+		{Name: "aggregate-engine-logging", Group: "Observability", Help: "one log line of statistics for all cores", Value: cli.Bool(&f.AggregateEngineLogging)},
 		{Name: "engine-stall-timeout", Group: "Observability", Help: "seconds that a core with requests may complete no step, and at least 10 times its longest one, before it counts as stalled and GET /ready fails; 0: it never does", Value: cli.Float(&f.EngineStallTimeout, 0, 86400)},
 		{Name: "stall-fails-health", Group: "Observability", Help: "GET /health fails too while a core is stalled, so that it is restarted", Value: cli.Bool(&f.StallFailsHealth)},
 		{Name: "log-stats-interval", Group: "Observability", Help: "seconds between log lines of statistics", Env: "VLLM_LOG_STATS_INTERVAL", Value: cli.Float(&f.LogStatsInterval, 0, 86400)},

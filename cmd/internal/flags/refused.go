@@ -55,10 +55,6 @@ var refused = []struct {
 		"enable-per-request-metrics", "enable-tokenizer-info-endpoint", "fingerprint-mode", "fingerprint-value",
 	}},
 	{"tracing is not served", []string{"otlp-traces-endpoint", "collect-detailed-traces"}},
-	{"such metrics are not served", []string{
-		"show-hidden-metrics-for-version", "enable-mfu-metrics", "kv-cache-metrics", "kv-cache-metrics-sample",
-		"enable-logging-iteration-details", "aggregate-engine-logging",
-	}},
 	{"there is no such endpoint", []string{"enable-scale-out", "disable-fastapi-docs", "enable-offline-docs", "io-processor-plugin"}},
 	{"sleep mode is not served", []string{"enable-sleep-mode"}},
 	{"it chooses between implementations of vLLM in Python; leave it out", []string{
