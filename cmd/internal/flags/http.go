@@ -34,6 +34,9 @@ type HTTP struct {
 	ReadTimeout    float64 // seconds
 	KeepAlive      float64 // seconds
 
+	MaxQueuedReqs   int // sequences; 0: no limit
+	MaxQueuedTokens int // 0: no limit
+
 	EchoRequestID bool
 	AccessLog     bool
 	QuietPaths    string // with commas between
@@ -75,6 +78,8 @@ func httpFlags(h *HTTP) []cli.Flag {
 		{Name: "ssl-ciphers", Group: "Security", Help: "suites of TLS 1.2, OpenSSL's names with colons between", Value: cli.String(&h.SSLCiphers)},
 		{Name: "enable-ssl-refresh", Group: "Security", Help: "read the TLS files again when they change", Value: cli.Bool(&h.SSLRefresh)},
 
+		{Name: "max-num-queued-reqs", Group: "Limits", Help: "sequences in flight, waiting or running; beyond that requests get 503. No limit if not given", Value: cli.OptInt(&h.MaxQueuedReqs, 1, math.MaxInt32)},
+		{Name: "max-num-queued-tokens", Group: "Limits", Help: "prompt tokens in flight that have no first token yet; at that many requests get 503. No limit if not given", Value: cli.OptInt(&h.MaxQueuedTokens, 1, math.MaxInt)},
 		{Name: "max-request-body-bytes", Group: "Limits", Help: "largest request body", Value: cli.Int(&h.MaxBodyBytes, 1, math.MaxInt)},
 		{Name: "h11-max-incomplete-event-size", Group: "Limits", Help: "bytes of a request's headers", Value: cli.Int(&h.MaxHeaderBytes, 1, math.MaxInt32)},
 		{Name: "h11-max-header-count", Group: "Limits", Help: "number of a request's headers", Value: cli.Int(&h.MaxHeaders, 1, math.MaxInt32)},

@@ -341,6 +341,10 @@ func (s *Server) createChatCompletion(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, end := s.begin(r.Context(), arrival, c.TimeoutMS, id, base)
 	defer end()
+	if err := s.admit(ctx, deref(c.N, 1)); err != nil {
+		s.fail(w, r, err, id)
+		return
+	}
 	j, err := s.chatJob(r.Context(), &c)
 	if err != nil {
 		s.fail(w, r, err, id)

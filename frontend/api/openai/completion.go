@@ -178,6 +178,10 @@ func (s *Server) createCompletion(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, end := s.begin(r.Context(), arrival, c.TimeoutMS, id, base)
 	defer end()
+	if err := s.admit(ctx, len(c.Prompts)*deref(c.N, 1)); err != nil {
+		s.fail(w, r, err, id)
+		return
+	}
 	jobs, err := s.completionJobs(&c)
 	if err != nil {
 		s.fail(w, r, err, id)

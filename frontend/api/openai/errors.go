@@ -92,6 +92,9 @@ func toAPIError(err error, requestID string) *APIError {
 	var api *APIError
 	var template *jinja.Error
 	var input *chat.InputError
+	if e := overloaded(err); e != nil {
+		return e
+	}
 	switch {
 	case errors.As(err, &api):
 		return api
@@ -201,7 +204,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error, request
 	}
 	api := toAPIError(err, requestID)
 	if api.Status >= http.StatusInternalServerError {
-		s.log.LogAttrs(context.Background(), slog.LevelError, "request failed",
+		level := slog.LevelError
+		if overloaded(err) != nil {
+			level = slog.LevelDebug // a full server must not fill the log, too; they are counted
+		}
+		s.log.LogAttrs(context.Background(), level, "request failed",
 			slog.String("request_id", requestID), slog.Int("status", api.Status), slog.Any("error", err))
 	}
 	s.cfg.ErrorFormat.Write(w, api)

@@ -62,6 +62,7 @@ type sequence struct {
 	out    *outputs.Sequence
 	stops  bool // the frontend has the last word on how it ends
 	cached int  // of the prompt's tokens
+	place  place
 
 	logprobs *logprobsForm   // nil: not asked for
 	scores   *promptLogprobs // of the prompt's tokens; nil: not asked for
@@ -90,6 +91,11 @@ func newOrder(p *sampling, id string, arrival time.Time, jobs []job, wording wor
 // submit sends one request per continuation. Choices are numbered prompt by
 // prompt. On an error none is left running.
 func (s *Server) submit(ctx context.Context, o *order) ([]*sequence, error) {
+	ticket, err := admitJobs(ctx, o.jobs)
+	if err != nil {
+		return nil, err
+	}
+	defer intakeOf(ctx).prepared()
 	var seqs []*sequence
 	for i := range o.jobs {
 		j := &o.jobs[i]
@@ -124,6 +130,7 @@ func (s *Server) submit(ctx context.Context, o *order) ([]*sequence, error) {
 			}
 			q := s.newSequence(o, j, stream, len(seqs))
 			q.pays = child == 0
+			q.place = place{ticket: ticket, tokens: len(j.prompt.ids)}
 			seqs = append(seqs, q)
 		}
 	}
@@ -188,6 +195,7 @@ func (q *sequence) next(ctx context.Context) (delta, error) {
 		q.scores.add(u.PromptLogprobs)
 	}
 	d := delta{Delta: q.out.Append(u.TokenIDs, u.Finish, u.StopReason)}
+	q.place.follow(&d)
 	if len(d.TokenIDs) > 0 {
 		if q.logprobs != nil && u.Logprobs == nil || q.scores != nil && !q.scores.complete() {
 			return delta{}, errNoLogprobs

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"govllm/frontend/admission"
 	"govllm/frontend/chat"
 	"govllm/frontend/engineclient"
 	"govllm/frontend/tokenizer"
@@ -16,6 +17,7 @@ import (
 // Config is what the API needs to know. All of it is fixed at start.
 type Config struct {
 	Client    *engineclient.Client
+	Admission *admission.Limiter // nil: one without limits
 	Tokenizer *tokenizer.Tokenizer
 	// Templates are the model's chat templates; nil if it has none, and then
 	// a chat is refused, never guessed.
@@ -61,6 +63,9 @@ func New(cfg Config) *Server {
 	if s.now == nil {
 		s.now = time.Now
 	}
+	if s.cfg.Admission == nil {
+		s.cfg.Admission = admission.New(admission.Config{})
+	}
 	s.started = s.now()
 	s.routes()
 	return s
@@ -70,8 +75,8 @@ func New(cfg Config) *Server {
 // answer for the other methods: 405 in the API's own shape.
 func (s *Server) routes() {
 	handlers := map[string]http.HandlerFunc{
-		"POST /v1/completions":      s.createCompletion,
-		"POST /v1/chat/completions": s.createChatCompletion,
+		"POST /v1/completions":      s.admitted(s.createCompletion),
+		"POST /v1/chat/completions": s.admitted(s.createChatCompletion),
 		"POST /tokenize":            s.tokenize,
 		"POST /detokenize":          s.detokenize,
 		"GET /v1/models":            s.listModels,
