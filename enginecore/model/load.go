@@ -327,7 +327,7 @@ func (l *loader) rope(r modelfile.Rope) kernels.Rope {
 func (l *loader) refuseLeftovers() {
 	for _, name := range l.src.Names() {
 		if !l.used[name] && !l.fam.ignores(name, l.cfg) {
-			l.fail(fmt.Errorf("weights: tensor %q has no place in a %s with this config: %w", name, l.cfg.Architecture, modelfile.ErrInvalid))
+			l.fail(fmt.Errorf("%s has no place in a %s with this config: %w", l.src.Where(name), l.cfg.Architecture, modelfile.ErrInvalid))
 			return
 		}
 	}

@@ -30,6 +30,7 @@ var ggufFamilies = map[string]ggufFamily{
 const (
 	ggufArchitecture = "general.architecture"
 	ggufRopeFreqs    = "rope_freqs.weight" // divisors of the rope, not a weight
+	ggufMaxHeadDim   = 1 << 16
 )
 
 // ggufHarmless are keys below an architecture's prefix that say nothing about
@@ -106,6 +107,10 @@ func (g *ggufFile) sizes(c *Config) {
 				g.key("attention.head_count"), c.NumHeads, g.key("attention.key_length")))
 		}
 	}
+	if c.HeadDim > ggufMaxHeadDim {
+		g.errs = append(g.errs, fmt.Errorf("%s: %w: heads of %d values are more than %d", g.file, ErrInvalid, c.HeadDim, ggufMaxHeadDim))
+		c.HeadDim = 2
+	}
 	if v := g.sizeOr(g.key("attention.value_length"), c.HeadDim); v != c.HeadDim {
 		g.refuse(g.key("attention.value_length"), fmt.Sprintf("keys have %d", c.HeadDim))
 	}
@@ -153,7 +158,7 @@ func (g *ggufFile) biases(c *Config) {
 // scaling) and linear scaling multiply.
 func (g *ggufFile) rope(c *Config) {
 	c.Rope.Theta = g.float(g.key("rope.freq_base"), 10000)
-	c.Rope.Dim = g.sizeOr(g.key("rope.dimension_count"), c.HeadDim)
+	c.Rope.Dim = min(g.sizeOr(g.key("rope.dimension_count"), c.HeadDim), c.HeadDim+2) // check refuses more
 	factor := 1.0
 	switch kind := g.key("rope.scaling.type"); g.string(kind, "none") {
 	case "none":
@@ -232,7 +237,7 @@ func (g *ggufFile) gemma(c *Config, period int) {
 	} else if c.Local = g.bools(p, c.NumLayers); c.Local != nil {
 		return
 	}
-	c.Local = make([]bool, c.NumLayers)
+	c.Local = make([]bool, c.layersToList())
 	for i := range c.Local {
 		c.Local[i] = i%period < period-1
 	}
@@ -266,7 +271,7 @@ func (g *ggufFile) gemma3(c *Config) {
 func (g *ggufFile) windowEverywhere(c *Config) {
 	if w := g.sizeOr(g.key("attention.sliding_window"), c.MaxPositionEmbeddings); w < c.MaxPositionEmbeddings {
 		c.SlidingWindow, c.RopeLocal = w, c.Rope
-		c.Local = slices.Repeat([]bool{true}, c.NumLayers)
+		c.Local = slices.Repeat([]bool{true}, c.layersToList())
 	}
 }
 

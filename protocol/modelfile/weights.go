@@ -161,6 +161,12 @@ func (w *Weights) Has(name string) bool {
 // Names returns the names of all tensors, sorted.
 func (w *Weights) Names() []string { return slices.Sorted(maps.Keys(w.tensors)) }
 
+// Where says which file holds a tensor, and under which name, for messages.
+func (w *Weights) Where(name string) string {
+	t := w.tensors[name]
+	return fmt.Sprintf("%s: tensor %q", t.File, t.own())
+}
+
 // Tensor returns a tensor of floating-point values that has just this shape.
 func (w *Weights) Tensor(name string, shape ...int) (Tensor, error) {
 	if w.dummy {

@@ -246,7 +246,12 @@ func FuzzParseSafetensors(f *testing.F) {
 		f.Add(c.file)
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
-		tensors, err := modelfile.ParseSafetensors("x", file)
+		var tensors []modelfile.Tensor
+		var err error
+		got := allocated(func() { tensors, err = modelfile.ParseSafetensors("x", file) })
+		if got > 64*len(file)+1<<20 { // other goroutines of the fuzzer allocate too
+			t.Errorf("%d bytes of file made ParseSafetensors allocate %d", len(file), got)
+		}
 		if err != nil {
 			if !errors.Is(err, modelfile.ErrInvalid) {
 				t.Errorf("ParseSafetensors = %v, which is not ErrInvalid", err)
