@@ -1,7 +1,7 @@
 # govllm: `make` lists the targets.
 
 GO ?= go
-MODEL ?= builtin
+MODEL ?=
 PORT ?= 8000
 ARGS ?=
 DIR ?=
@@ -17,16 +17,17 @@ APT_PACKAGES := gcc libc6-dev pkg-config libzmq3-dev curl ca-certificates
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z_-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables: MODEL=$(MODEL) PORT=$(PORT), ARGS for both commands, DIR for export-builtin."
+	@echo "Variables: MODEL (a directory, a .gguf file, OWNER/NAME of the Hugging Face hub, or builtin; SmolLM2-135M-Instruct"
+	@echo "if not given), PORT=$(PORT), ARGS for both commands, DIR for export-builtin."
 
 .PHONY: run
 run: build ## Build, start both processes with a model, print what to try; Ctrl-C stops them
 	@BIN=$(BIN) MODEL="$(MODEL)" PORT="$(PORT)" cmd/run.sh $(ARGS)
 
 .PHONY: build
-build: setup ## Build bin/vllm-core and bin/vllm-frontend
+build: setup ## Build bin/vllm-core, bin/vllm-frontend and bin/fetch-model
 	@mkdir -p $(BIN)
-	$(GO) build -ldflags "-s -w" -o $(BIN)/ ./cmd/vllm-core ./cmd/vllm-frontend
+	$(GO) build -ldflags "-s -w" -o $(BIN)/ ./cmd/vllm-core ./cmd/vllm-frontend ./cmd/fetch-model
 
 .PHONY: export-builtin
 export-builtin: setup ## Write the builtin model as a Hugging Face directory: DIR=...

@@ -1,13 +1,20 @@
 #!/bin/bash
 # Starts vllm-core and vllm-frontend, says what to try once they serve, and
 # stops both on Ctrl-C. If one ends, so does the other, with its exit status.
-# Arguments go to both commands.
+# Arguments go to both commands. Without MODEL, default-model.sh fetches one.
 set -u
+
+bin=${BIN:-bin} model=${MODEL:-} port=${PORT:-8000}
+name=()
+if [ -z "$model" ]; then
+	model=$("$(dirname "$0")/default-model.sh") || exit
+	[ "$model" = builtin ] || name=(--served-model-name SmolLM2-135M-Instruct)
+fi
+question="What is the capital of France, and what is it known for?"
+[ "$model" = builtin ] && question="Once upon a time there was a king."
+
 set -m # process groups of their own: Ctrl-C reaches this script alone
-
-bin=${BIN:-bin} model=${MODEL:-builtin} port=${PORT:-8000}
-
-"$bin/vllm-frontend" --model "$model" --port "$port" "$@" &
+"$bin/vllm-frontend" --model "$model" ${name[@]+"${name[@]}"} --port "$port" "$@" &
 frontend=$!
 "$bin/vllm-core" --model "$model" "$@" &
 core=$!
@@ -27,10 +34,10 @@ done
 if [ -z "$stopping" ] && kill -0 "$frontend" 2>/dev/null && kill -0 "$core" 2>/dev/null; then
 	cat <<EOF
 
-Serving $model at http://127.0.0.1:$port. Try, in another terminal:
+Serving ${name[1]:-$model} at http://127.0.0.1:$port. Try, in another terminal:
 
   curl http://127.0.0.1:$port/v1/chat/completions -H 'Content-Type: application/json' \\
-    -d '{"messages": [{"role": "user", "content": "Once upon a time there was a king."}], "max_tokens": 100}'
+    -d '{"messages": [{"role": "user", "content": "$question"}], "max_tokens": 100}'
   curl http://127.0.0.1:$port/metrics
 
 Ctrl-C stops both processes.

@@ -49,6 +49,9 @@ func Path(ctx context.Context, want Want, opt *flags.Hub, log *slog.Logger) (str
 		return "", err
 	}
 	path, err := client.Fetch(ctx, hub.Request{Repo: repo, GGUF: gguf, Revision: want.Revision, Part: want.Part})
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s %s is neither a directory here nor to be had from the hub: %w", what, want.Name, err)
 	}
