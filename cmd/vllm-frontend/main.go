@@ -17,6 +17,6 @@ func main() {
 	}
 	opts, set := flags.NewFrontend()
 	os.Exit(process.Main("frontend", set, opts.Logging, func(ctx context.Context, log *slog.Logger) error {
-		return run(ctx, opts, log)
+		return run(ctx, opts, set.Values(), log)
 	}))
 }

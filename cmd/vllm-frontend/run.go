@@ -44,7 +44,7 @@ const (
 )
 
 // run serves until ctx ends (nil) or an engine is lost.
-func run(ctx context.Context, opts *flags.Frontend, log *slog.Logger) error {
+func run(ctx context.Context, opts *flags.Frontend, settings map[string]string, log *slog.Logger) error {
 	api, err := loadModel(ctx, opts, log)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -79,6 +79,7 @@ func run(ctx context.Context, opts *flags.Frontend, log *slog.Logger) error {
 		}
 		return err
 	}
+	api.Settings = settings
 	app, err := newApp(opts, api, conn, engines, log)
 	if err != nil {
 		return err
@@ -290,6 +291,9 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 	}
 	load := new(metrics.Load)
 	cfg.Client, cfg.Logger = a.client, log
+	if cfg.DevMode = opts.DevMode; cfg.DevMode {
+		log.Warn("development routes are served (VLLM_SERVER_DEV_MODE): whoever reaches the API can pause the engine and read its configuration")
+	}
 	cfg.Admission = admission.New(admission.Config{MaxRequests: opts.MaxQueuedReqs, MaxTokens: opts.MaxQueuedTokens, Rejected: a.recorder.Reject})
 	a.page = dashboard.New(registry, log)
 	cfg.Routes = a.page.Routes()

@@ -159,13 +159,17 @@ func (c *Client) Status() stats.FrontendStatus {
 	return s
 }
 
-// Ready is nil while every engine lives and gets on with its requests, else
-// the *EngineDeadError or the first *StalledError. Readiness rests on it.
+// Ready is nil while requests are taken and every engine lives and gets on with
+// its own, else the *EngineDeadError, ErrDraining or the first *StalledError.
+// Readiness rests on it.
 func (c *Client) Ready() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.deadErr != nil {
+	switch {
+	case c.deadErr != nil:
 		return c.deadErr
+	case c.draining:
+		return ErrDraining
 	}
 	now := c.now()
 	for i := range c.engines {

@@ -81,6 +81,18 @@ func (s *Set) Parse(args []string) error {
 // Given tells where a flag was set: "" if nowhere, else a phrase for messages.
 func (s *Set) Given(name string) string { return s.given[name] }
 
+// Values are the command's own flags with their values as text; secrets and
+// flags that have none are left out.
+func (s *Set) Values() map[string]string {
+	values := map[string]string{}
+	for _, f := range s.Flags {
+		if f.Value != nil && f.Other == "" && f.Value.text() != "" {
+			values[f.Name] = f.Value.text()
+		}
+	}
+	return values
+}
+
 // setting is one flag with its values as text, in the order given.
 type setting struct {
 	flag   *Flag

@@ -40,6 +40,7 @@ type HTTP struct {
 	EchoRequestID bool
 	AccessLog     bool
 	QuietPaths    string // with commas between
+	DevMode       bool
 }
 
 func defaultHTTP() HTTP {
@@ -64,6 +65,7 @@ func httpFlags(h *HTTP) []cli.Flag {
 		{Name: "uds", Group: "Server", Help: "Unix domain socket to listen on instead", Value: cli.String(&h.UDS)},
 		{Name: "root-path", Group: "Server", Help: "path that a proxy in front puts before every other", Value: cli.String(&h.RootPath)},
 		{Name: "enable-request-id-headers", Group: "Server", Help: "answer with X-Request-Id: the client's, or a new one", Value: cli.Bool(&h.EchoRequestID)},
+		{Name: "server-dev-mode", Group: "Server", Help: "routes for development: caches, pause, sleep, /server_info. Not for production", Env: "VLLM_SERVER_DEV_MODE", Value: cli.Bool(&h.DevMode)},
 
 		{Name: "api-key", Group: "Security", Help: "keys of which a request must have one, as bearer token or x-api-key", Env: "VLLM_API_KEY", Value: cli.Secrets(&h.APIKeys)},
 		{Name: "unauthenticated-paths", Group: "Security", Help: "paths that want no key; close /metrics by leaving it out", Value: cli.List(&h.OpenPaths)},

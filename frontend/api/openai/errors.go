@@ -92,6 +92,7 @@ func toAPIError(err error, requestID string) *APIError {
 	var api *APIError
 	var template *jinja.Error
 	var input *chat.InputError
+	var stalled *engineclient.StalledError
 	if e := overloaded(err); e != nil {
 		return e
 	}
@@ -104,6 +105,9 @@ func toAPIError(err error, requestID string) *APIError {
 		return invalid("messages", "The chat template refused the messages: %s", template.Error())
 	case errors.Is(err, engineclient.ErrEngineDead):
 		return unavailable("The engine has stopped. This server is shutting down; send the request to another one.")
+	case errors.As(err, &stalled):
+		return unavailable(fmt.Sprintf("Engine %d is stalled: it has %d requests and completed no step for %v, more than %v.",
+			stalled.Engine, stalled.Requests, stalled.For.Round(time.Second), stalled.Limit))
 	case errors.Is(err, engineclient.ErrDraining):
 		return unavailable("This server is shutting down and takes no new requests; send the request to another one.")
 	case errors.Is(err, errGeneration):

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -35,6 +36,9 @@ type Config struct {
 	ErrorFormat ErrorFormat
 	Logger      *slog.Logger
 	Now         func() time.Time // nil: time.Now
+
+	DevMode  bool              // routes for development; not for production
+	Settings map[string]string // the server's options by flag, without secrets, for /server_info
 
 	// Extra routes, such as /metrics and /load.
 	Routes map[string]http.Handler
@@ -84,7 +88,11 @@ func (s *Server) routes() {
 		"GET /health":               s.health,
 		"GET /ping":                 s.health,
 		"POST /ping":                s.health,
+		"GET /ready":                s.ready,
 		"GET /version":              s.version,
+	}
+	if s.cfg.DevMode {
+		maps.Copy(handlers, s.devRoutes())
 	}
 	methods := map[string][]string{}
 	add := func(pattern string, h http.Handler) {
