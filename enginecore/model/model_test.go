@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -247,34 +246,5 @@ func TestResolveDType(t *testing.T) {
 		if got != c.want || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("ResolveKVDType(%q) = %v, %v; want %v, error with %q", c.flag, got, err, c.want, c.says)
 		}
-	}
-}
-
-// The formula counts what the files hold, less the vectors: on the reference,
-// which keeps float32 whatever it rounds to, as much as F32 files.
-func TestWeightBytes(t *testing.T) {
-	for _, cfg := range []config{modelfiletest.Llama(), modelfiletest.Qwen2()} {
-		data, err := json.Marshal(cfg)
-		must(t, err)
-		parsed, err := modelfile.ParseConfig("config.json", data)
-		must(t, err)
-		want := int64(0)
-		for _, x := range modelfiletest.RandomTensors(cfg, "F32", 5) {
-			if len(x.Shape) == 2 {
-				want += int64(len(x.Data))
-			}
-		}
-		if got := model.WeightBytes(openDevice(t, "ref"), parsed, kernels.BF16); got != want {
-			t.Errorf("WeightBytes(%s) = %d, want %d", parsed.Architecture, got, want)
-		}
-	}
-}
-
-func TestWorkspaceBytes(t *testing.T) {
-	cfg := modelfile.Config{VocabSize: 1000, HiddenSize: 64, IntermediateSize: 96, NumHeads: 4, NumKVHeads: 2, HeadDim: 32, Rope: modelfile.Rope{Dim: 32}}
-	// x, norm, qkv, attn, gate_up, mlp; then last x, last attn, logits; then rope.
-	want := int64(4 * (10*(64+64+256+128+192+96) + 3*(64+128+1000) + 32*500))
-	if got := model.WorkspaceBytes(cfg, 10, 3, 500); got != want {
-		t.Errorf("WorkspaceBytes = %d, want %d", got, want)
 	}
 }

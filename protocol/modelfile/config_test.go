@@ -97,8 +97,8 @@ func TestParseConfigVariants(t *testing.T) {
 			func(c modelfile.Config) bool { return slices.Equal(c.NoRope, []bool{false, false, false}) }},
 		{"Phi3 turns a part of each head", phi3, func(c modelfile.Config) bool {
 			return c.Rope.Dim == 24 && len(c.Rope.Divisors) == 12 && c.Rope.Divisors[11] == 2.5 && c.RMSNormEps == 1e-5 &&
-				c.MaxPositionEmbeddings == 64 && strings.HasPrefix(c.LimitKey, "original_max_position_embeddings") &&
-				math.Abs(c.Rope.Scale-math.Sqrt(1+math.Log(4)/math.Log(64))) < 1e-12
+				c.MaxPositionEmbeddings == 128 && strings.HasPrefix(c.LimitKey, "original_max_position_embeddings") &&
+				math.Abs(c.Rope.Scale-math.Sqrt(1+math.Log(2)/math.Log(128))) < 1e-12
 		}},
 		{"Phi3 without scaling", phi3.With(config{"rope_scaling": nil, "partial_rotary_factor": nil}), func(c modelfile.Config) bool {
 			return c.Rope.Dim == 32 && c.Rope.Divisors == nil && c.Rope.Scale == 0 && c.MaxPositionEmbeddings == 256 && c.LimitKey == ""

@@ -33,7 +33,7 @@ func Phi3() Config {
 	short[11] = 2.5
 	return Llama().With(Config{
 		"architectures": []string{"Phi3ForCausalLM"}, "model_type": "phi3",
-		"partial_rotary_factor": 0.75, "original_max_position_embeddings": 64,
+		"partial_rotary_factor": 0.75, "original_max_position_embeddings": 128,
 		"rope_scaling": Config{"type": "longrope", "short_factor": short, "long_factor": long},
 	})
 }
