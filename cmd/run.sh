@@ -14,7 +14,8 @@ question="What is the capital of France, and what is it known for?"
 [ "$model" = builtin ] && question="Once upon a time there was a king."
 
 set -m # process groups of their own: Ctrl-C reaches this script alone
-"$bin/vllm-frontend" --model "$model" ${name[@]+"${name[@]}"} --port "$port" "$@" &
+"$bin/vllm-frontend" --model "$model" ${name[@]+"${name[@]}"} --port "$port" \
+	--disable-access-log-for-endpoints /ping "$@" &
 frontend=$!
 "$bin/vllm-core" --model "$model" "$@" &
 core=$!
@@ -26,7 +27,7 @@ stop() {
 }
 trap stop INT TERM
 
-until curl -fs -o /dev/null "http://127.0.0.1:$port/v1/models" || [ -n "$stopping" ]; do
+until curl -fs -o /dev/null "http://127.0.0.1:$port/ping" || [ -n "$stopping" ]; do
 	kill -0 "$frontend" 2>/dev/null && kill -0 "$core" 2>/dev/null || break
 	sleep 0.1
 done
