@@ -1,26 +1,69 @@
 // Package model is the decoder: one graph over kernels.Queue that every dense
 // architecture shares.
 //
-//	x = embed(tokens)
+//	x = embed(tokens) · scale
 //	for each layer:
-//	    x += out(attention(rope(qkv(norm(x)))))
-//	    x += down(gate(gate_up(norm(x))))
-//	logits = head(norm(x)), for the rows that need them
+//	    x += norm(out(attention(rope(norm(qkv(norm(x)))))))
+//	    x += norm(down(gate(gate_up(norm(x)))))
+//	logits = cap(head(norm(x))), for the rows that need them
 //
-// What differs between architectures is data, not code: sizes and switches
-// come from modelfile.Config, tensor names from a family (families.go). A new
-// architecture of this kind is a reader in modelfile, an entry in families
-// and golden logits; only one that computes something new touches the graph.
+// The norms but the first of each line, the scale and the cap are there where
+// the config says so. What differs between architectures is data, not code:
+// sizes and switches come from modelfile.Config, tensor names from a family
+// (families.go), and each layer has its own attention (window, soft cap) and
+// rope, or none.
 //
-// To add an architecture, say one with fused projections:
+//	Llama 1 to 3.3, SmolLM2   rope scaling linear, llama3, yarn
+//	Mistral                   every layer local, in early checkpoints
+//	SmolLM3                   layers that don't turn
+//	Qwen2, Qwen2.5            q, k and v biases; local layers, if in use
+//	Qwen3                     norms of query and key heads
+//	Phi-3, Phi-4              fused projections, a part of each head turns;
+//	                          LongRoPE within its original length
+//	Gemma 2, Gemma 3 (text)   four norms, scaled embedding, local and global
+//	                          layers; soft caps (2), norms of heads and two
+//	                          ropes (3)
 //
-//  1. modelfile/families.go: a reader that takes its config.json keys into
-//     Config, and accepts those that change nothing.
-//  2. families.go here: its tensor names. `qkv: []string{"self_attn.qkv_proj"}`
-//     says that q, k and v come stacked in one tensor.
-//  3. If it computes something new: a Config field, a constant in layer, and
-//     the operation in forward.go, where it is nil or zero for the others.
-//  4. test/golden: a tiny random model of it and what transformers computes.
+// Local layers keep the keys and values of the whole sequence, like the others,
+// and read the window's: right, though larger than it need be.
+//
+// # To add an architecture
+//
+// Phi-3 was added so, in three places and one golden model. Its reader in
+// modelfile/families.go takes what its config.json says beyond what all say, and
+// accepts the keys that it has read:
+//
+//	"Phi3ForCausalLM": readPhi3,
+//
+//	func readPhi3(o *object, c *Config) {
+//		c.RMSNormEps = float32(o.float("rms_norm_eps", 1e-5)) // another default
+//		c.Rope.Dim = int(float64(c.HeadDim) * o.float("partial_rotary_factor", 1))
+//		o.rope(c, 10000)
+//		o.layers(c, o.window(0), everyLayer)
+//		o.accept("partial_rotary_factor")
+//	}
+//
+// Its tensors' names in families.go here, where one name for several matrices
+// says that they are stored fused:
+//
+//	"Phi3ForCausalLM": llama.phi3(),
+//
+//	func (f family) phi3() family {
+//		f.qkv, f.gateUp = []string{"self_attn.qkv_proj"}, []string{"mlp.gate_up_proj"}
+//		return f
+//	}
+//
+// A tiny config in modelfiletest, which the tests of both packages run over, and
+// a tiny random model in test/golden/make_golden.py, with what transformers
+// makes of it. Only an architecture that computes something new touches the
+// graph: a field of Config, a constant of layer, and an operation in forward.go
+// that is not recorded for the others; a new operation needs its definition in
+// kernels/ref and its tests in kernels/kerneltest first.
+//
+// # Truth
+//
+// On every device, tiny random models of each family give transformers' logits
+// within 1e-4 of the largest, and its 64 greedy tokens (go test ./enginecore/model).
 //
 // A Model is constant once loaded. A Workspace holds what a step writes.
 // Device methods run on one goroutine at a time, and so do Load, NewWorkspace

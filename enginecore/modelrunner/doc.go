@@ -9,6 +9,9 @@
 // Log probabilities of what is sampled are part of the same pass; those of a
 // prompt make it a longer one (logprobs.go). Who asks for none pays nothing.
 //
+// Every layer has the same blocks of the KV cache, also one that looks at a
+// window only: what has left a window is kept until its sequence ends.
+//
 // Computing overlaps with the caller: Start records the step and hands it to
 // the device goroutine, Sample waits for it.
 //
