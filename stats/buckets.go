@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -70,6 +71,18 @@ func (f BucketFamily) Buckets(maxModelLen int) []float64 {
 			bounds = append(bounds, float64(m*power))
 		}
 	}
+}
+
+// BoundText writes a bound as Python's client does in the le label: 1.0, 0.25,
+// 1e+06, +Inf. Queries name buckets by it.
+func BoundText(bound float64) string {
+	if bound == math.Trunc(bound) && math.Abs(bound) < 1e6 {
+		return strconv.FormatFloat(bound, 'f', 1, 64)
+	}
+	if math.IsInf(bound, 1) {
+		return "+Inf"
+	}
+	return strconv.FormatFloat(bound, 'g', -1, 64)
 }
 
 // CustomBuckets replaces the bounds of whole families.

@@ -3,6 +3,7 @@ package stats
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -24,6 +25,18 @@ func TestLengthBuckets(t *testing.T) {
 	} {
 		if got := fmt.Sprint(FamilyLength.Buckets(tt.maxModelLen)); got != tt.want {
 			t.Errorf("FamilyLength.Buckets(%d) = %v, want %v", tt.maxModelLen, got, tt.want)
+		}
+	}
+}
+
+func TestBoundText(t *testing.T) {
+	for _, tt := range []struct {
+		bound float64
+		want  string
+	}{{1, "1.0"}, {16384, "16384.0"}, {0.25, "0.25"}, {0.00025, "0.00025"}, {0.000025, "2.5e-05"}, {1e6, "1e+06"}, {2.5e6, "2.5e+06"},
+		{math.Inf(1), "+Inf"}} {
+		if got := BoundText(tt.bound); got != tt.want {
+			t.Errorf("BoundText(%v) = %q, want %q", tt.bound, got, tt.want)
 		}
 	}
 }

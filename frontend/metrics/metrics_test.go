@@ -218,6 +218,30 @@ func checkCreated(t *testing.T, families map[string]*dto.MetricFamily) {
 	}
 }
 
+// The JSON route shows what get_metrics() would: names, types, labels, values.
+func TestReaderJSON(t *testing.T) {
+	reg, rec := newRecorder(t)
+	busy(rec)
+	w := httptest.NewRecorder()
+	reg.ReaderJSON().ServeHTTP(w, httptest.NewRequest("GET", "/metrics.json", nil))
+	if got := w.Header().Get("Content-Type"); w.Code != http.StatusOK || got != "application/json" {
+		t.Fatalf("status %d, Content-Type %q", w.Code, got)
+	}
+	for _, want := range []string{
+		`{"type":"counter","name":"vllm:generation_tokens","labels":{"engine":"0","model_name":"builtin"},"value":3}`,
+		`{"type":"gauge","name":"vllm:kv_cache_usage_perc","labels":{"engine":"0","model_name":"builtin"},"value":1}`,
+		`{"type":"histogram","name":"vllm:request_params_n","labels":{"engine":"0","model_name":"builtin"},"count":2,"sum":2,` +
+			`"buckets":{"+Inf":2,"1.0":2,"10.0":2,"2.0":2,"20.0":2,"5.0":2}}`,
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the records lack %s", want)
+		}
+	}
+	if strings.Contains(w.Body.String(), "http_") {
+		t.Error("the records have metrics that are not vLLM's")
+	}
+}
+
 func TestHead(t *testing.T) {
 	reg, _ := newRecorder(t)
 	w := httptest.NewRecorder()
@@ -260,7 +284,7 @@ func TestSwitchedOn(t *testing.T) {
 		&stats.Iteration{NumOutputs: 1, InterTokenLatency: []float64{0.05},
 			Finished: []stats.FinishedRequest{{Reason: protocol.FinishStop, Corrupted: true}, {Reason: protocol.FinishStop}}})
 	text := scrape(t, reg)
-	checkLines(t, text, "vllm:kv_block_lifetime_seconds_bucket", `{le="1"} 0`, `{le="10"} 1`, `{le="+Inf"} 1`)
+	checkLines(t, text, "vllm:kv_block_lifetime_seconds_bucket", `{le="1.0"} 0`, `{le="10.0"} 1`, `{le="+Inf"} 1`)
 	checkLines(t, text, "vllm:kv_block_idle_before_evict_seconds_sum", "0.5")
 	checkLines(t, text, "vllm:kv_block_reuse_gap_seconds_count", "2")
 	checkLines(t, text, "vllm:corrupted_requests_total", "1")

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"govllm/stats"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
@@ -111,7 +113,7 @@ func (f *family) meet(m prometheus.Metric) error {
 	}
 	s := &series{metric: m, labels: labels, value: sample("", labels), sum: sample("_sum", labels), count: sample("_count", labels)}
 	bucket := func(bound float64) string {
-		le := `le="` + string(appendFloat(nil, bound)) + `"`
+		le := `le="` + stats.BoundText(bound) + `"`
 		return sample("_bucket", strings.TrimPrefix(labels+","+le, ","))
 	}
 	for _, b := range d.GetHistogram().GetBucket() {
