@@ -291,6 +291,7 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 	}
 	load := new(metrics.Load)
 	cfg.Client, cfg.Logger = a.client, log
+	cfg.Docs = openai.Docs{Off: opts.DisableDocs, RootPath: opts.RootPath, Keys: len(opts.APIKeys) > 0, OpenPaths: opts.OpenPaths}
 	if cfg.DevMode = opts.DevMode; cfg.DevMode {
 		log.Warn("development routes are served (VLLM_SERVER_DEV_MODE): whoever reaches the API can pause the engine and read its configuration")
 	}

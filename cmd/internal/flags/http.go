@@ -40,6 +40,7 @@ type HTTP struct {
 	EchoRequestID bool
 	AccessLog     bool
 	QuietPaths    string // with commas between
+	DisableDocs   bool
 	DevMode       bool
 }
 
@@ -65,6 +66,8 @@ func httpFlags(h *HTTP) []cli.Flag {
 		{Name: "uds", Group: "Server", Help: "Unix domain socket to listen on instead", Value: cli.String(&h.UDS)},
 		{Name: "root-path", Group: "Server", Help: "path that a proxy in front puts before every other", Value: cli.String(&h.RootPath)},
 		{Name: "enable-request-id-headers", Group: "Server", Help: "answer with X-Request-Id: the client's, or a new one", Value: cli.Bool(&h.EchoRequestID)},
+		{Name: "disable-fastapi-docs", Group: "Server", Help: "no /docs and no /openapi.json", Value: cli.Bool(&h.DisableDocs)},
+		{Name: "enable-offline-docs", Group: "Server", Help: "/docs loads nothing from elsewhere", Value: cli.FixedSwitch(true, "the page is inside this program")},
 		{Name: "server-dev-mode", Group: "Server", Help: "routes for development: caches, pause, sleep, /server_info. Not for production", Env: "VLLM_SERVER_DEV_MODE", Value: cli.Bool(&h.DevMode)},
 
 		{Name: "api-key", Group: "Security", Help: "keys of which a request must have one, as bearer token or x-api-key", Env: "VLLM_API_KEY", Value: cli.Secrets(&h.APIKeys)},

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type Config struct {
 	Logger      *slog.Logger
 	Now         func() time.Time // nil: time.Now
 
+	Docs     Docs
 	DevMode  bool              // routes for development; not for production
 	Settings map[string]string // the server's options by flag, without secrets, for /server_info
 
@@ -75,9 +77,8 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// routes registers every endpoint. A path without a method also gets an
-// answer for the other methods: 405 in the API's own shape.
-func (s *Server) routes() {
+// handlers are the routes of this package.
+func (s *Server) handlers() map[string]http.HandlerFunc {
 	handlers := map[string]http.HandlerFunc{
 		"POST /v1/completions":      s.admitted(s.createCompletion),
 		"POST /v1/chat/completions": s.admitted(s.createChatCompletion),
@@ -94,19 +95,30 @@ func (s *Server) routes() {
 	if s.cfg.DevMode {
 		maps.Copy(handlers, s.devRoutes())
 	}
+	if !s.cfg.Docs.Off {
+		patterns := slices.Concat(slices.Collect(maps.Keys(handlers)), slices.Collect(maps.Keys(s.cfg.Routes)))
+		maps.Copy(handlers, s.docsRoutes(patterns))
+	}
+	return handlers
+}
+
+// routes registers every endpoint. A path without a method also gets an
+// answer for the other methods: 405 in the API's own shape.
+func (s *Server) routes() {
 	methods := map[string][]string{}
 	add := func(pattern string, h http.Handler) {
 		s.mux.Handle(pattern, h)
 		method, path, _ := strings.Cut(pattern, " ")
 		methods[path] = append(methods[path], method)
 	}
-	for pattern, h := range handlers {
+	for pattern, h := range s.handlers() {
 		add(pattern, h)
 	}
 	for pattern, h := range s.cfg.Routes {
 		add(pattern, h)
 	}
 	for path, allowed := range methods {
+		slices.Sort(allowed)
 		s.mux.Handle(path, s.methodNotAllowed(allowed))
 	}
 	s.mux.HandleFunc("/", s.notFound)

@@ -75,11 +75,15 @@ func (s *Server) tokenizeIDs(ctx context.Context, t *tokenizeRequest) ([]int32, 
 	return prompt.ids, err
 }
 
+func detokenizeFields(model *string, tokens *[]int32) []field {
+	return []field{stringField("model", model), tokenIDsField("tokens", tokens)}
+}
+
 // detokenize serves POST /detokenize: {"tokens": […]} to {"prompt": "…"}.
 func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 	var model string
 	var tokens []int32
-	unknown, err := decodeBody(r, []field{stringField("model", &model), tokenIDsField("tokens", &tokens)})
+	unknown, err := decodeBody(r, detokenizeFields(&model, &tokens))
 	if err == nil {
 		s.logUnknown(unknown)
 		err = firstError(s.checkModel(model))
