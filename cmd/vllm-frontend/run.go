@@ -299,6 +299,9 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 	a.page = dashboard.New(registry, log)
 	cfg.Routes = a.page.Routes()
 	cfg.Routes["GET /metrics"] = registry
+	if opts.MetricsJSON {
+		cfg.Routes["GET /metrics.json"] = registry.ReaderJSON()
+	}
 	if opts.ServerLoadTracking {
 		cfg.Routes["GET /load"] = load
 	}

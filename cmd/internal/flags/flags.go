@@ -97,6 +97,7 @@ type Frontend struct {
 	CustomHistogramBuckets map[string]any
 	ShowHiddenMetrics      string // a version
 	AggregateEngineLogging bool
+	MetricsJSON            bool
 	EngineStallTimeout     float64 // seconds; 0: never
 	StallFailsHealth       bool
 }
@@ -261,6 +262,7 @@ func frontendFlags(f *Frontend) []cli.Flag {
 		{Name: "api-server-count", Group: "Processes", Help: "API processes", Value: cli.Fixed("1", "one process uses all cores")},
 		{Name: "custom-histogram-buckets", Group: "Observability", Help: "bounds by family, such as {\"request_latency\": [0.01, 0.1, 1]}, or \"fine\" for more at the low end", Value: cli.JSON(&f.CustomHistogramBuckets)},
 		{Name: "show-hidden-metrics-for-version", Group: "Observability", Help: "export metrics too that this release of vLLM still had, such as 0.10", Value: cli.String(&f.ShowHiddenMetrics)},
+		{Name: "enable-metrics-json", Group: "Observability", Help: "serve the metrics at GET /metrics.json too, as typed records", Value: cli.Bool(&f.MetricsJSON)},
 		{Name: "aggregate-engine-logging", Group: "Observability", Help: "one log line of statistics for all cores", Value: cli.Bool(&f.AggregateEngineLogging)},
 		{Name: "engine-stall-timeout", Group: "Observability", Help: "seconds that a core with requests may complete no step, and at least 10 times its longest one, before it counts as stalled and GET /ready fails; 0: it never does", Value: cli.Float(&f.EngineStallTimeout, 0, 86400)},
 		{Name: "stall-fails-health", Group: "Observability", Help: "GET /health fails too while a core is stalled, so that it is restarted", Value: cli.Bool(&f.StallFailsHealth)},
