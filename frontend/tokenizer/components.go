@@ -101,6 +101,42 @@ func buildNormalizer(c component) (normalizer, error) {
 	case "NFC", "NFD":
 		var v struct{ tag }
 		return canonicalForm{compose: kind == "NFC"}, c.decode(&v)
+	case "NFKC", "NFKD":
+		var v struct{ tag }
+		return compatibleForm{compose: kind == "NFKC"}, c.decode(&v)
+	case "Lowercase":
+		var v struct{ tag }
+		return lowercase{}, c.decode(&v)
+	case "StripAccents":
+		var v struct{ tag }
+		return stripAccents{}, c.decode(&v)
+	case "Nmt":
+		var v struct{ tag }
+		return nmt{}, c.decode(&v)
+	case "BertNormalizer":
+		var v struct {
+			tag
+			CleanText          bool  `json:"clean_text"`
+			HandleChineseChars bool  `json:"handle_chinese_chars"`
+			StripAccents       *bool `json:"strip_accents"` // default: as lowercase
+			Lowercase          bool  `json:"lowercase"`
+		}
+		err := c.decode(&v)
+		n := bertNormalizer{v.CleanText, v.HandleChineseChars, v.Lowercase, v.Lowercase}
+		if v.StripAccents != nil {
+			n.stripAccents = *v.StripAccents
+		}
+		return n, err
+	case "Precompiled":
+		var v struct {
+			tag
+			Charsmap []byte `json:"precompiled_charsmap"` // in base64
+		}
+		if err := c.decode(&v); err != nil {
+			return nil, err
+		}
+		m, err := newCharsMap(v.Charsmap)
+		return precompiled{m}, at(c.place, err)
 	case "Prepend":
 		var v struct {
 			tag
@@ -137,7 +173,8 @@ func buildNormalizer(c component) (normalizer, error) {
 		}
 		return buildNormalizers(c.children("normalizers", v.Normalizers))
 	}
-	return nil, c.unsupported(kind, "NFC", "NFD", "Prepend", "Replace", "Strip", "Sequence")
+	return nil, c.unsupported(kind, "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled",
+		"Prepend", "Replace", "Strip", "StripAccents", "Sequence")
 }
 
 func buildNormalizers(parts []component) (normalizer, error) {

@@ -133,8 +133,8 @@ func TestLoadErrors(t *testing.T) {
 			ErrInvalid, "empty when normalized",
 		},
 
-		{"normalizer", minimal(object{"normalizer": object{"type": "Lowercase"}}), ErrUnsupported, `normalizer: not supported: type "Lowercase" (served: NFC`},
-		{"nested normalizer", minimal(object{"normalizer": object{"type": "Sequence", "normalizers": []object{{"type": "NFC"}, {"type": "Nmt"}}}}), ErrUnsupported, `normalizer.normalizers[1]: not supported: type "Nmt"`},
+		{"normalizer", minimal(object{"normalizer": object{"type": "Uppercase"}}), ErrUnsupported, `normalizer: not supported: type "Uppercase" (served: BertNormalizer`},
+		{"nested normalizer", minimal(object{"normalizer": object{"type": "Sequence", "normalizers": []object{{"type": "NFC"}, {"type": "ByteLevel"}}}}), ErrUnsupported, `normalizer.normalizers[1]: not supported: type "ByteLevel"`},
 		{"normalizer option", minimal(object{"normalizer": object{"type": "NFC", "x": 1}}), ErrUnsupported, "member x"},
 		{"normalizer without type", minimal(object{"normalizer": object{}}), ErrUnsupported, `type ""`},
 		{"replace nothing", minimal(object{"normalizer": object{"type": "Replace", "pattern": object{"String": ""}, "content": "x"}}), ErrUnsupported, "empty pattern"},

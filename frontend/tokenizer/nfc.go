@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Unicode normalization forms C and D, with the data of Unicode 9.0 that the
+// Unicode normalization forms C and D, KC and KD, with the data of Unicode 9.0 that the
 // reference uses (see unicodegen/gen.py).
 //
 // golang.org/x/text/unicode/norm is not used: its data are newer, and it
@@ -219,4 +219,28 @@ func composeHangul(first, second rune) (rune, bool) {
 		return first + trail, true
 	}
 	return 0, false
+}
+
+// decomposeCompatibility returns s with the full compatibility decomposition of
+// each character that has one of its own. What is canonical in it is left to
+// normalizeCanonical.
+func decomposeCompatibility(s string) string {
+	var out []byte
+	done := 0 // s[:done] is in out
+	for i := 0; i < len(s); {
+		if s[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, width := utf8.DecodeRuneInString(s[i:])
+		if k, ok := slices.BinarySearchFunc(compatibility[:], r, func(d decomposition, r rune) int { return int(d.from - r) }); ok {
+			out = append(append(out, s[done:i]...), compatibility[k].to...)
+			done = i + width
+		}
+		i += width
+	}
+	if done == 0 {
+		return s
+	}
+	return string(append(out, s[done:]...))
 }

@@ -135,14 +135,10 @@ func isWord(r rune) bool {
 }
 
 // isPunctuation reports whether r is one of !"#$%&'()*+,-./:;<=>?@[\]^_`{|}~ or
-// in the category P of Unicode 8.0, as the crate unicode_categories has it.
+// in the category P of Unicode 8.0, as BertPreTokenizer and Punctuation ask.
 func isPunctuation(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r > ' ' && r < 0x7F && asciiClass[r]&(letter|number) == 0
 	}
-	switch categoryOf(r) {
-	case catPc, catPd, catPs, catPe, catPi, catPf, catPo:
-		return true
-	}
-	return false
+	return punctuation8.contains(r)
 }

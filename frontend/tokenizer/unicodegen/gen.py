@@ -15,7 +15,13 @@ Face tokenizers 0.23) mixes them:
   - "is numeric", which the Digits pre-tokenizer asks, is Unicode 17.0, the
     version of Rust's standard library.
 
-All three were found by asking the reference about every code point.
+  - what BertNormalizer, BertPreTokenizer and Punctuation ask is Unicode 8.0, of
+    the crate unicode_categories, with slips of its own; what StripAccents asks
+    is 9.0 as above;
+  - lower case is Unicode 17.0, Rust's, and so are grapheme clusters, of the
+    crate unicode-segmentation.
+
+All were found by asking the reference about every code point.
 """
 
 import unicodedataplus as unicode
@@ -102,6 +108,147 @@ def print_table(name, doc, index, blocks):
     print(f"const {name}Blocks = " + go_string(go_quote(h) for h in halves))
 
 
+def age(c):
+    name = "Unassigned" if is_surrogate(c) else unicode.age(chr(c))
+    return (99, 0) if name == "Unassigned" else tuple(map(int, name.split(".")))
+
+
+def in_category(prefixes, version, plus=(), minus=()):
+    """The code points in categories of a version, with corrections."""
+    found = {
+        c for c in range(0x110000) if not is_surrogate(c) and age(c) <= version and unicode.category(chr(c)).startswith(prefixes)
+    }
+    return sorted((found | set(plus)) - set(minus))
+
+
+def ranges_of(points):
+    """[first, last] of each run of code points."""
+    out = []
+    for c in points:
+        if out and out[-1][1] == c - 1:
+            out[-1][1] = c
+        else:
+            out.append([c, c])
+    return out
+
+
+def print_set(name, doc, points):
+    print(f"\n// {name} {doc}")
+    print(f"var {name} = runeSet{{")
+    for lo, hi in ranges_of(points):
+        print(f"\t{{0x{lo:04X}, 0x{hi:04X}}},")
+    print("}")
+
+
+def print_sets():
+    print_set("punctuation8", "is the category P of Unicode 8.0.", in_category("P", (8, 0), plus=[0x166D, 0x111C9]))
+    print_set("other8", "is the categories Cc, Cf and Co of Unicode 8.0.", in_category(("Cc", "Cf", "Co"), (8, 0)))
+    print_set(
+        "nonspacing8",
+        "is the category Mn of Unicode 8.0.",
+        in_category("Mn", (8, 0), plus=[0x1734, 0x1171E], minus=[0x1885, 0x1886, 0xA9BD, 0x111C9]),
+    )
+    print_set(
+        "combining9", "is the category M of Unicode 9.0.", in_category("M", (9, 0), plus=[0x1CF2, 0x1CF3], minus=[0x111C9])
+    )
+
+
+# Lower case that Unicode 16.0 and 17.0 brought: (first, last, distance, step).
+LOWER_SINCE_16 = [
+    (0x1C89, 0x1C89, 1, 1),
+    (0xA7CB, 0xA7CB, -42343, 1),
+    (0xA7CC, 0xA7CE, 1, 2),
+    (0xA7D2, 0xA7D4, 1, 2),
+    (0xA7DA, 0xA7DA, 1, 1),
+    (0xA7DC, 0xA7DC, -42561, 1),
+    (0x10D50, 0x10D65, 32, 1),
+    (0x16EA0, 0x16EB8, 27, 1),
+]
+
+
+def lowered(c):
+    text = chr(c)
+    if is_surrogate(c) or c == 0x130:  # which becomes two characters
+        return None
+    low = text.lower()
+    return ord(low) if low != text and age(c) < (16, 0) else None
+
+
+def print_lower():
+    """Runs of letters whose lower case is at the same distance."""
+    pairs = {c: low for c in range(0x110000) if (low := lowered(c)) is not None}
+    for first, last, distance, step in LOWER_SINCE_16:
+        pairs.update({c: c + distance for c in range(first, last + 1, step)})
+    runs = []
+    for c in sorted(pairs):
+        distance = pairs[c] - c
+        if runs:
+            first, last, d, step = runs[-1]
+            if d == distance and c - last <= 2 and (step in (0, c - last)):
+                runs[-1] = (first, c, d, c - last)
+                continue
+        runs.append((c, c, distance, 0))
+    print("\n// lowerRuns are the letters that have a lower case, Unicode 17.0, but U+0130.")
+    print("var lowerRuns = [...]lowerRun{")
+    for first, last, distance, step in runs:
+        print(f"\t{{runeRange{{0x{first:04X}, 0x{last:04X}}}, {max(step, 1)}, {distance}}},")
+    print("}")
+
+
+# Marks that came with Unicode 17.0.
+EXTEND_17 = [
+    (0x1ACF, 0x1ADD), (0x1AE0, 0x1AEB), (0x10EFA, 0x10EFB), (0x11B60, 0x11B67),
+    (0x1E6E3, 0x1E6E3), (0x1E6E6, 0x1E6E6), (0x1E6EE, 0x1E6EF), (0x1E6F5, 0x1E6F5),
+]  # fmt: skip
+
+
+def grapheme_class(c):
+    if is_surrogate(c):
+        return None
+    text = chr(c)
+    name = unicode.grapheme_cluster_break(text)
+    if name == "Other":
+        if unicode.is_extended_pictographic(text):
+            return "graphemePictographic"
+        if unicode.indic_conjunct_break(text) == "Consonant":
+            return "graphemeConsonant"
+        return None
+    if unicode.indic_conjunct_break(text) == "Linker":
+        assert name == "Extend"
+        return "graphemeLinker"
+    return "grapheme" + name.replace("_", "")
+
+
+def print_graphemes():
+    classes = {c: name for c in range(0x110000) if (name := grapheme_class(c)) and not (0xAC00 <= c < 0xD7A4)}
+    for lo, hi in EXTEND_17:
+        classes.update({c: "graphemeExtend" for c in range(lo, hi + 1)})
+    print("\n// graphemeRuns are the characters that grapheme clusters ask about, Unicode")
+    print("// 17.0; Hangul syllables are computed.")
+    print("var graphemeRuns = [...]graphemeRun{")
+    runs = []
+    for c in sorted(classes):
+        if runs and runs[-1][1] == c - 1 and runs[-1][2] == classes[c]:
+            runs[-1][1] = c
+        else:
+            runs.append([c, c, classes[c]])
+    for lo, hi, name in runs:
+        print(f"\t{{runeRange{{0x{lo:04X}, 0x{hi:04X}}}, {name}}},")
+    print("}")
+
+
+def print_compatibility():
+    print("\n// compatibility holds the full compatibility decompositions, where they differ")
+    print("// from the canonical ones, by code point; Unicode 9.0.")
+    print("var compatibility = [...]decomposition{")
+    for c in filter(known, range(0x110000)):
+        text = chr(c)
+        to = unicode.normalize("NFKD", text)
+        if to != unicode.normalize("NFD", text):
+            print(f'\t{{0x{c:04X}, "' + "".join(map(go_escape, to)) + '"},')
+    print("}")
+
+
 def print_categories():
     letters = [chr(ord("A") + i) for i in range(len(ALL))]
     print("\n// The categories as they stand in categoryBlocks.")
@@ -172,6 +319,10 @@ def main():
     print("\npackage tokenizer")
     print_categories()
     print_normalization()
+    print_compatibility()
+    print_sets()
+    print_lower()
+    print_graphemes()
 
 
 main()
