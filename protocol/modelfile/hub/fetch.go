@@ -83,13 +83,13 @@ func (c *Client) result(req Request, l *listing, paths []string) string {
 // fromCache serves without the hub, for the reason in cause.
 func (c *Client) fromCache(req Request, cause error) (string, error) {
 	l, err := c.cached(req)
-	var paths []string
-	if err == nil {
-		index, _ := os.ReadFile(c.pointer(req.Repo, l.commit, indexFile)) // choose says what it lacks
-		paths, err = l.choose(req.Part, req.GGUF, index)
-	}
 	if err != nil {
-		return "", fmt.Errorf("%w, and the cache in %s does not have it (%w); %s", cause, c.cacheDir, err, c.wayOnline())
+		return "", fmt.Errorf("%w, and the cache in %s has no copy (%w); %s", cause, c.cacheDir, err, c.wayOnline())
+	}
+	index, _ := os.ReadFile(c.pointer(req.Repo, l.commit, indexFile)) // choose says what it lacks
+	paths, err := l.choose(req.Part, req.GGUF, index)
+	if err != nil {
+		return "", fmt.Errorf("%w, and the copy in the cache in %s lacks something (%w); %s", cause, c.cacheDir, err, c.wayOnline())
 	}
 	if c.offline == "" {
 		c.log.Warn("using the copy in the cache", "model", req.Repo, "commit", l.commit, "error", cause)
