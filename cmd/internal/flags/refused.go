@@ -54,7 +54,7 @@ var refused = []struct {
 		"enable-per-request-metrics", "enable-tokenizer-info-endpoint", "fingerprint-mode", "fingerprint-value",
 	}},
 	{"tracing is not served", []string{"otlp-traces-endpoint", "collect-detailed-traces"}},
-	{"there is no such endpoint", []string{"enable-scale-out", "io-processor-plugin"}},
+	{"there is no such endpoint", []string{"io-processor-plugin"}},
 	{"sleep mode is not served", []string{"enable-sleep-mode"}},
 	{"it chooses between implementations of vLLM in Python; leave it out", []string{
 		"model-impl", "disable-cascade-attn", "disable-sliding-window", "model-loader-extra-config", "safetensors-load-strategy",

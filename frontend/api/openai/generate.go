@@ -380,7 +380,10 @@ func (s *Server) respond(ctx context.Context, w http.ResponseWriter, r *http.Req
 	case !sse.started:
 		s.fail(w, r, err, id)
 	default:
-		s.log.Error("stream failed", "request_id", id, "error", err)
-		sse.fail(s.cfg.ErrorFormat, toAPIError(err, id))
+		e := toAPIError(err, id)
+		if e.Status >= http.StatusInternalServerError {
+			s.log.Error("stream failed", "request_id", id, "error", err)
+		}
+		sse.fail(s.cfg.ErrorFormat, e)
 	}
 }

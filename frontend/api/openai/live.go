@@ -81,9 +81,9 @@ func (s *Server) begin(ctx context.Context, arrival time.Time, timeoutMS *int, i
 }
 
 // timedOut refuses a request that took longer than its own timeout_ms, time in
-// the queue included.
+// the queue included. It is no fault of the server, so no 5xx.
 func timedOut(ms int) *APIError {
-	return &APIError{Status: http.StatusGatewayTimeout, Type: "TimeoutError", Param: "timeout_ms", Code: "timeout",
+	return &APIError{Status: http.StatusRequestTimeout, Type: "TimeoutError", Param: "timeout_ms", Code: "timeout",
 		Message: fmt.Sprintf("The request took longer than its timeout_ms of %d, waiting included. Allow more time, or ask for fewer tokens.", ms)}
 }
 

@@ -52,6 +52,9 @@ type sampling struct {
 	StreamOptions   *streamOptions
 	RequestID       string
 	TimeoutMS       *int
+	// SkipReadingCache computes the whole prompt (true) or not (false); nil: as
+	// prompt log probabilities need it. Only tokens-in requests have it.
+	SkipReadingCache *bool
 }
 
 // streamOptions says which usage a stream reports.
@@ -375,6 +378,7 @@ func (s *Server) params(p *sampling, d *Defaults, maxTokens int) (*protocol.Samp
 	if p.Seed != nil && *p.Seed != -1 { // vLLM's other way to say "none"
 		sp.Seed = p.Seed
 	}
+	sp.SkipReadingPrefixCache = p.SkipReadingCache
 	sp.MaxTokens = &maxTokens
 	sp.MinTokens = deref(p.MinTokens, 0)
 	sp.IgnoreEOS = p.IgnoreEOS

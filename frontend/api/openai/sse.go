@@ -211,11 +211,6 @@ func (c *chunker) usage(u usage) []byte {
 	c.buf = append(c.buf[:0], c.head...)
 	c.buf = append(c.buf, `],"usage":`...)
 	c.buf = u.appendTo(c.buf)
-	if d := u.PromptTokensDetails; d != nil {
-		c.buf = append(c.buf[:len(c.buf)-1], `,"prompt_tokens_details":{"cached_tokens":`...)
-		c.buf = strconv.AppendInt(c.buf, int64(d.CachedTokens), 10)
-		c.buf = append(c.buf, "}}"...)
-	}
 	c.buf = append(c.buf, "}\n\n"...)
 	return c.buf
 }
@@ -233,11 +228,15 @@ func (c *chunker) appendContinuous(q *sequence, numTokens int) {
 	}
 }
 
-// appendTo writes the three counts.
+// appendTo writes the counts and the details, if there are any.
 func (u usage) appendTo(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"prompt_tokens":`...), int64(u.PromptTokens), 10)
 	b = strconv.AppendInt(append(b, `,"total_tokens":`...), int64(u.TotalTokens), 10)
 	b = strconv.AppendInt(append(b, `,"completion_tokens":`...), int64(u.CompletionTokens), 10)
+	if d := u.PromptTokensDetails; d != nil {
+		b = strconv.AppendInt(append(b, `,"prompt_tokens_details":{"cached_tokens":`...), int64(d.CachedTokens), 10)
+		b = append(b, '}')
+	}
 	return append(b, '}')
 }
 
