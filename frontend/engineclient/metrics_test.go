@@ -15,12 +15,14 @@ import (
 	"govllm/frontend/engineclient"
 	"govllm/frontend/metrics"
 	"govllm/protocol"
+	"govllm/stats"
 )
 
 // measured is a client whose statistics end in real metrics.
 type measured struct {
 	*fixture
 	reg *metrics.Registry
+	rec *metrics.Recorder
 }
 
 func newMeasured(t *testing.T, numEngines int) *measured {
@@ -34,7 +36,7 @@ func newMeasured(t *testing.T, numEngines int) *measured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &measured{&fixture{t: t, conn: newFakeConn(), ran: make(chan error, 1)}, reg}
+	m := &measured{&fixture{t: t, conn: newFakeConn(), ran: make(chan error, 1)}, reg, rec}
 	m.start(numEngines, rec)
 	return m
 }
@@ -197,6 +199,97 @@ func TestAbortsAreCounted(t *testing.T) {
 	}
 	if _, n := m.value("vllm:time_to_first_token_seconds"); n != 5 {
 		t.Errorf("vllm:time_to_first_token_seconds_count = %d, want 5: those that produced a token", n)
+	}
+}
+
+// An abort counts once per sequence, whoever decides it and however often, in
+// e2e and the token histograms too, and in no phase that it cut short.
+func TestWaysToAbort(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(m *measured, streams []*engineclient.Stream)
+	}{
+		{"the client disconnects", func(_ *measured, streams []*engineclient.Stream) {
+			for _, s := range streams {
+				s.Close()
+				s.Close()
+			}
+		}},
+		{"a time limit passes", func(_ *measured, streams []*engineclient.Stream) {
+			for _, s := range streams {
+				s.Finish(abort)
+				s.Close()
+			}
+		}},
+		{"the frontend shuts down", func(m *measured, streams []*engineclient.Stream) {
+			m.client.AbortAll()
+			m.client.AbortAll()
+			for _, s := range streams {
+				next(s)
+				s.Close()
+			}
+		}},
+		{"the engine shuts down", func(m *measured, streams []*engineclient.Stream) {
+			for i := range streams {
+				m.conn.say(outputs(9, output(fmt.Sprint("r", i), abort)))
+			}
+			m.client.AbortAll()
+			for _, s := range streams {
+				s.Close()
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMeasured(t, 1)
+			parent := engineclient.NewParent(3)
+			var streams []*engineclient.Stream
+			for i := range 3 {
+				streams = append(streams, m.submit(fmt.Sprint("r", i), engineclient.Meta{Parent: parent}))
+			}
+			o := output("r0", none, 1, 2)
+			o.Events = []protocol.EngineCoreEvent{{Type: protocol.EventQueued, Timestamp: 1}, {Type: protocol.EventScheduled, Timestamp: 2}}
+			o.PrefillStats = &protocol.PrefillStats{NumPromptTokens: 4, NumComputedTokens: 4}
+			m.conn.say(outputs(4, o))
+			tt.end(m, streams)
+
+			m.checkValue(3, "vllm:request_success_total", "abort")
+			m.checkValue(3, "vllm:request_success_total")
+			m.checkHistogram("vllm:request_prompt_tokens", 12, 3)
+			m.checkHistogram("vllm:request_generation_tokens", 2, 3)
+			m.checkHistogram("vllm:request_params_n", 3, 1)
+			m.checkHistogram("vllm:request_max_num_generation_tokens", 2, 1)
+			for name, count := range map[string]uint64{
+				"vllm:e2e_request_latency_seconds": 3, "vllm:time_to_first_token_seconds": 1,
+				"vllm:request_queue_time_seconds": 1, "vllm:request_prefill_time_seconds": 1, "vllm:request_decode_time_seconds": 0,
+				"vllm:request_inference_time_seconds": 0, "vllm:request_time_per_output_token_seconds": 0,
+			} {
+				if _, n := m.value(name); n != count {
+					t.Errorf("%s_count = %d, want %d", name, n, count)
+				}
+			}
+			m.checkValue(0, "vllm:admission_rejections_total")
+		})
+	}
+}
+
+// A request that is refused counts by reason and enters nothing else.
+func TestRejectionsEnterNothingElse(t *testing.T) {
+	m := newMeasured(t, 1)
+	m.rec.Reject(stats.RejectedByRequests)
+	m.rec.Reject(stats.RejectedByTokens)
+	m.rec.Reject(stats.RejectedByTokens)
+	m.client.AbortAll() // shutting down: the next is refused
+	if _, err := m.client.Submit(context.Background(), request("late", 4), engineclient.Meta{Arrival: time.Now()}); err == nil {
+		t.Fatal("a request was taken during shutdown")
+	}
+	m.checkValue(1, "vllm:admission_rejections_total", "max_num_queued_reqs")
+	m.checkValue(2, "vllm:admission_rejections_total", "max_num_queued_tokens")
+	m.checkValue(0, "vllm:request_success_total")
+	for _, name := range []string{"vllm:e2e_request_latency_seconds", "vllm:request_prompt_tokens", "vllm:request_params_n",
+		"vllm:request_preparation_time_seconds"} {
+		if _, n := m.value(name); n != 0 {
+			t.Errorf("%s_count = %d, want 0", name, n)
+		}
 	}
 }
 

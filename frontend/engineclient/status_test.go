@@ -34,7 +34,7 @@ func newWatched(t *testing.T, opt engineclient.Options) *watched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.measured = &measured{&fixture{t: t, conn: newFakeConn(), ran: make(chan error, 1)}, reg}
+	w.measured = &measured{&fixture{t: t, conn: newFakeConn(), ran: make(chan error, 1)}, reg, rec}
 	w.startWith(1, rec, opt)
 	rec.Watch(w.client.Status)
 	return w
