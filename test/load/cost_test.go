@@ -51,7 +51,7 @@ func decodeStep(n int, withStats bool) *protocol.EngineCoreOutputs {
 	}
 	if withStats {
 		m.SchedulerStats = &protocol.SchedulerStats{NumRunningReqs: n, NumWaitingReqs: 40, KVCacheUsage: 0.61,
-			Step: protocol.StepStats{Number: 1, Duration: 0.012, NumDecodeTokens: n, NumDecodeReqs: n,
+			Step: protocol.StepStats{Known: true, Number: 1, Duration: 0.012, NumDecodeTokens: n, NumDecodeReqs: n,
 				NumWaitingTokens: 41000, NumUncachedTokens: 30000, NumResidentTokens: 250000}}
 	}
 	return m
