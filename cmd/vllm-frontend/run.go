@@ -58,6 +58,9 @@ func run(ctx context.Context, opts *flags.Frontend, settings map[string]string, 
 	}
 	defer closeConn(conn, log)
 
+	if opts.LogOutputs && !opts.LogRequests {
+		return errors.New("--enable-log-outputs needs --enable-log-requests")
+	}
 	front := newFrontDoor(openai.ErrorFormat(opts.ErrorFormat))
 	server, err := newServer(opts, front, log)
 	if err != nil {
@@ -291,6 +294,7 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 	}
 	load := new(metrics.Load)
 	cfg.Client, cfg.Logger = a.client, log
+	cfg.RequestLog = openai.RequestLog{Requests: opts.LogRequests, Outputs: opts.LogOutputs, Deltas: opts.LogDeltas, MaxLen: opts.MaxLogLen}
 	cfg.Docs = openai.Docs{Off: opts.DisableDocs, RootPath: opts.RootPath, Keys: len(opts.APIKeys) > 0, OpenPaths: opts.OpenPaths}
 	if cfg.DevMode = opts.DevMode; cfg.DevMode {
 		log.Warn("development routes are served (VLLM_SERVER_DEV_MODE): whoever reaches the API can pause the engine and read its configuration")

@@ -40,6 +40,10 @@ type HTTP struct {
 	EchoRequestID bool
 	AccessLog     bool
 	QuietPaths    string // with commas between
+	LogRequests   bool
+	LogOutputs    bool
+	LogDeltas     bool
+	MaxLogLen     int // characters, or token IDs; -1: all
 	DisableDocs   bool
 	DevMode       bool
 }
@@ -56,6 +60,8 @@ func defaultHTTP() HTTP {
 		ReadTimeout:    30,
 		KeepAlive:      120,
 		AccessLog:      true,
+		LogDeltas:      true,
+		MaxLogLen:      -1,
 	}
 }
 
@@ -93,6 +99,10 @@ func httpFlags(h *HTTP) []cli.Flag {
 
 		{Name: "disable-uvicorn-access-log", Group: "Logging", Help: "do not log each request", Value: cli.Not(&h.AccessLog)},
 		{Name: "disable-access-log-for-endpoints", Group: "Logging", Help: "paths whose requests are not logged, with commas between", Value: cli.String(&h.QuietPaths)},
+		{Name: "enable-log-requests", Group: "Logging", Help: "log the parameters of each request; at level DEBUG its prompt too", Value: cli.Bool(&h.LogRequests)},
+		{Name: "enable-log-outputs", Group: "Logging", Help: "log what is generated too; needs --enable-log-requests", Value: cli.Bool(&h.LogOutputs)},
+		{Name: "enable-log-deltas", Group: "Logging", Help: "of streams log each piece as well as the whole", Value: cli.Bool(&h.LogDeltas)},
+		{Name: "max-log-len", Group: "Logging", Help: "characters of a text, or token IDs, that are logged; -1: all", Value: cli.Int(&h.MaxLogLen, -1, math.MaxInt32)},
 	}
 }
 

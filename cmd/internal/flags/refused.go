@@ -42,7 +42,6 @@ var refused = []struct {
 		"scheduler-cls", "max-num-partial-prefills", "max-long-partial-prefills", "max-num-active-seqs", "disable-chunked-mm-input",
 		"scheduler-reserve-full-isl", "num-lookahead-slots",
 	}},
-	{"requests and outputs are not logged", []string{"enable-log-requests", "enable-log-outputs", "enable-log-deltas", "max-log-len"}},
 	{"middleware is code in Python; put a proxy in front", []string{"middleware"}},
 	{"the level and form of all logs are --log-level and --logging-config", []string{"uvicorn-log-level", "log-config-file"}},
 	{"there is one HTTP server and no gRPC; leave it out", []string{"disable-frontend-multiprocessing", "grpc", "grpc-port"}},

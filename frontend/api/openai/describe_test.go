@@ -41,7 +41,8 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	handlers := s.handlers()
 	for pattern := range handlers {
 		method, path, _ := strings.Cut(pattern, " ")
-		operation, _ := paths[path].(map[string]any)[strings.ToLower(method)].(map[string]any)
+		operations, _ := paths[path].(map[string]any)
+		operation, _ := operations[strings.ToLower(method)].(map[string]any)
 		if operation == nil || operation["summary"] == "" {
 			t.Errorf("%s is not described; add it to endpoints()", pattern)
 		}

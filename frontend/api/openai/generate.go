@@ -43,6 +43,7 @@ type order struct {
 
 	cacheSalt string
 	sessionID string
+	stream    bool
 	priority  int
 }
 
@@ -63,6 +64,7 @@ type sequence struct {
 	stops  bool // the frontend has the last word on how it ends
 	cached int  // of the prompt's tokens
 	place  place
+	log    *outputLog // nil: not asked for
 
 	logprobs *logprobsForm   // nil: not asked for
 	scores   *promptLogprobs // of the prompt's tokens; nil: not asked for
@@ -85,7 +87,7 @@ func (d *delta) empty() bool {
 // newOrder takes what a request says of all its continuations.
 func newOrder(p *sampling, id string, arrival time.Time, jobs []job, wording wording) *order {
 	return &order{id: id, arrival: arrival, jobs: jobs, wording: wording,
-		cacheSalt: deref(p.CacheSalt, ""), sessionID: p.SessionID, priority: p.Priority}
+		cacheSalt: deref(p.CacheSalt, ""), sessionID: p.SessionID, stream: p.Stream, priority: p.Priority}
 }
 
 // submit sends one request per continuation. Choices are numbered prompt by
@@ -96,6 +98,7 @@ func (s *Server) submit(ctx context.Context, o *order) ([]*sequence, error) {
 		return nil, err
 	}
 	defer intakeOf(ctx).prepared()
+	s.logRequest(o)
 	var seqs []*sequence
 	for i := range o.jobs {
 		j := &o.jobs[i]
@@ -131,6 +134,7 @@ func (s *Server) submit(ctx context.Context, o *order) ([]*sequence, error) {
 			q := s.newSequence(o, j, stream, len(seqs))
 			q.pays = child == 0
 			q.place = place{ticket: ticket, tokens: len(j.prompt.ids)}
+			q.log = s.newOutputLog(o, q.index)
 			seqs = append(seqs, q)
 		}
 	}
@@ -207,6 +211,7 @@ func (q *sequence) next(ctx context.Context) (delta, error) {
 	if d.Finish != protocol.FinishNone && q.stops {
 		q.stream.Finish(d.Finish)
 	}
+	q.log.add(&d)
 	return d, nil
 }
 
@@ -219,7 +224,9 @@ func (q *sequence) interrupted(ctx context.Context) (delta, error) {
 	}
 	q.stream.Close()
 	q.cancelled = true
-	return delta{Delta: q.out.Append(nil, protocol.FinishAbort, protocol.StopReason{})}, nil
+	d := delta{Delta: q.out.Append(nil, protocol.FinishAbort, protocol.StopReason{})}
+	q.log.add(&d)
+	return d, nil
 }
 
 // completed is a continuation that has ended.

@@ -38,9 +38,10 @@ type Config struct {
 	Logger      *slog.Logger
 	Now         func() time.Time // nil: time.Now
 
-	Docs     Docs
-	DevMode  bool              // routes for development; not for production
-	Settings map[string]string // the server's options by flag, without secrets, for /server_info
+	Docs       Docs
+	RequestLog RequestLog
+	DevMode    bool              // routes for development; not for production
+	Settings   map[string]string // the server's options by flag, without secrets, for /server_info
 
 	// Extra routes, such as /metrics and /load.
 	Routes map[string]http.Handler
