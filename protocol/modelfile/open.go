@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	"govllm/protocol/modelfile/builtin"
 )
@@ -64,7 +63,8 @@ type Model struct {
 	hasGenerationConfig bool
 }
 
-// Open reads a model's small files: "builtin" or a directory.
+// Open reads the small files of a model on this machine: "builtin", a directory
+// or a GGUF file. Package hub fetches others.
 func Open(name string, opt Options) (*Model, error) {
 	m := &Model{Name: name}
 	files, err := m.locate(opt)
@@ -128,15 +128,9 @@ func openFiles(name string) (fs.FS, error) {
 		return nil, fmt.Errorf("%s: %w: it is a file; give the directory with config.json, or a .gguf file", name, ErrInvalid)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s: %v", name, err)
-	case hubID.MatchString(name):
-		return nil, fmt.Errorf("%s: %w: there is no such directory, and fetching from the Hugging Face hub is %w yet; give a local directory or %q",
-			name, ErrNotFound, ErrUnsupported, Builtin)
 	}
 	return nil, fmt.Errorf("%s: %w: there is no such directory", name, ErrNotFound)
 }
-
-// hubID is what could be a repository of the hub: owner/name.
-var hubID = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
 func (m *Model) readConfig(files fs.FS) error {
 	data, err := readOptional(files, "config.json")

@@ -86,7 +86,7 @@ func TestOpenRefusals(t *testing.T) {
 		says string
 	}{
 		{"/no/such/model", modelfile.Options{}, modelfile.ErrNotFound, "no such directory"},
-		{"HuggingFaceTB/SmolLM2-135M", modelfile.Options{}, modelfile.ErrUnsupported, "give a local directory"},
+		{"HuggingFaceTB/SmolLM2-135M", modelfile.Options{}, modelfile.ErrNotFound, "no such directory"},
 		{"models/model-Q4.GGUF", modelfile.Options{}, modelfile.ErrNotFound, "model-Q4.GGUF"},
 		{empty, modelfile.Options{}, modelfile.ErrNotFound, "config.json not found"},
 		{file, modelfile.Options{}, modelfile.ErrInvalid, "it is a file"},
