@@ -285,6 +285,20 @@ type Queue interface {
 	// a Linear over a weight whose rows are gate's, then up's, and F = cols(out).
 	GateMul(out, gu Activation, kind GateKind, T int)
 
+	// Route picks k columns of each row of logits: the highest, in descending
+	// order, the lower column among equals. ids[t·k+j] is the j-th, weights[t, j]
+	// its part of the softmax over all columns, or, if normalize, over those
+	// picked.
+	Route(ids Ints, weights, logits Activation, k int, normalize bool, T int)
+
+	// LinearEach sets out[s] = ws[ids[s]]·x[s/each] for s < S. The matrices have
+	// one shape and type. out must not be x.
+	LinearEach(out, x Activation, ws []Weight, ids Ints, each, S int)
+
+	// AddWeighted adds Σⱼ weights[t, j]·x[t·k+j] to out[t], where k is the columns
+	// of weights. out must not be x.
+	AddWeighted(out, x, weights Activation, T int)
+
 	// SoftCap sets x[t, i] to cap·tanh(x[t, i]/cap); cap is positive.
 	SoftCap(x Activation, cap float32, T int)
 

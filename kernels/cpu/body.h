@@ -137,6 +137,13 @@ INLINE v16 v_exp(v16 x) {
 // v_exp_or_0 is e^x for x ≤ 0, and 0 below −87 and for NaN.
 INLINE v16 v_exp_or_0(v16 x) { return v_keep_ge(exp_core(x), x, -87.0f); }
 
+// exp_of is v_exp of one number.
+static float exp_of(float x) {
+	float t[16];
+	v_store(t, v_exp(v_set1(x)));
+	return t[0];
+}
+
 // rms_scale returns 1/√(mean(x²)+eps) over n columns.
 INLINE v16 rms_scale(const float *x, float eps, int n) {
 	v16 a = v_zero(), b = v_zero();
@@ -236,6 +243,84 @@ static void run_linear(gk_op *op, int chunk, gk_worker *wk) {
 			v_store(out + p * GK_LANES, y);
 		}
 	}
+}
+
+// GK_LINEAR_EACH: out[s] = ws[idx[s]]·x[s/each] for s < T. A chunk is a group of
+// panels of one matrix, over the rows that are its own: gathered, then one
+// register tile after the other.
+static void run_linear_each(gk_op *op, int chunk, gk_worker *wk) {
+	int total = gk_ceil(op->ws[0]->n, GK_LANES), groups = gk_ceil(total, op->cols_per_chunk);
+	int id = chunk / groups, panel0 = chunk % groups * op->cols_per_chunk, np = total - panel0;
+	if (np > op->cols_per_chunk)
+		np = op->cols_per_chunk;
+	const gk_weight *m = op->ws[id];
+	int K = m->k, n = 0, rows[MAX_ROWS];
+	int64_t line = GK_LANES * gk_size(m->dtype), ws = line * K;
+	const char *w = (const char *)m->data + panel0 * ws;
+	float *x = (float *)wk->scratch, *acc = x + MAX_ROWS * K;
+	for (int s = 0; s < op->T; s++) {
+		if (chunk == 0 && (op->idx.data[s] < 0 || op->idx.data[s] >= op->num_ws))
+			gk_fail(wk, op, GK_MATRIX, s, op->idx.data[s], op->num_ws);
+		if (op->idx.data[s] == id) {
+			memcpy(x + n * K, op->x.data + s / op->each * op->x.stride, sizeof *x * K);
+			rows[n++] = s;
+		}
+		if (n == 0 || (n < MAX_ROWS && s < op->T - 1))
+			continue;
+		panels(m->dtype, n, np, x, K, &w, 1, 0, ws, K, acc, GK_LANES, n * GK_LANES, 1, NULL, line);
+		for (int r = 0; r < n; r++) {
+			float *out = op->out.data + rows[r] * op->out.stride + panel0 * GK_LANES;
+			for (int p = 0; p < np; p++)
+				v_store(out + p * GK_LANES, v_load(acc + (p * n + r) * GK_LANES));
+		}
+		n = 0;
+	}
+}
+
+// GK_ROUTE: the idx.len/T highest columns of x[t], and their parts of the
+// softmax in out[t]; flag: over those alone.
+static void run_route(gk_op *op, int chunk, gk_worker *wk) {
+	int end = (chunk + 1) * op->rows_per_chunk, k = op->out.cols;
+	for (int t = chunk * op->rows_per_chunk; t < end && t < op->T; t++) {
+		const float *x = op->x.data + t * op->x.stride;
+		int32_t *ids = op->idx.data + (int64_t)t * k;
+		float *out = op->out.data + t * op->out.stride, sum = 0;
+		for (int j = 0; j < k; j++) {
+			int best = -1;
+			for (int i = 0; i < op->x.cols; i++) {
+				int taken = 0;
+				for (int h = 0; h < j; h++)
+					taken |= ids[h] == i;
+				if (!taken && (best < 0 || x[i] > x[best]))
+					best = i;
+			}
+			ids[j] = best;
+			out[j] = exp_of(x[best] - x[ids[0]]);
+			sum += out[j];
+		}
+		if (!op->flag) {
+			sum = 0;
+			for (int i = 0; i < op->x.cols; i++)
+				sum += exp_of(x[i] - x[ids[0]]);
+		}
+		for (int j = 0; j < k; j++)
+			out[j] /= sum;
+	}
+}
+
+// GK_ADD_WEIGHTED: adds Σ w[t, j]·x[t·k+j] to out[t]; src is w's gk_act. Rows are
+// padded to 16.
+static void run_add_weighted(gk_op *op, int chunk, gk_worker *wk) {
+	const gk_act *w = op->src;
+	int end = (chunk + 1) * op->rows_per_chunk, k = w->cols;
+	for (int t = chunk * op->rows_per_chunk; t < end && t < op->T; t++)
+		for (int i = 0; i < op->out.cols; i += 16) {
+			float *out = op->out.data + t * op->out.stride + i;
+			v16 sum = v_zero();
+			for (int j = 0; j < k; j++)
+				sum = v_fma(v_set1(w->data[t * w->stride + j]), v_load(op->x.data + ((int64_t)t * k + j) * op->x.stride + i), sum);
+			v_store(out, v_add(v_load(out), sum));
+		}
 }
 
 // gate returns x·σ(x), or the tanh approximation of GELU: with
@@ -861,6 +946,9 @@ const gk_isa ISA_TABLE = {
 		[GK_RMSNORM] = run_rms_norm,
 		[GK_ADD_RMSNORM] = run_add_rms_norm,
 		[GK_SOFTCAP] = run_soft_cap,
+		[GK_ROUTE] = run_route,
+		[GK_LINEAR_EACH] = run_linear_each,
+		[GK_ADD_WEIGHTED] = run_add_weighted,
 		[GK_LINEAR] = run_linear,
 		[GK_GATE] = run_gate,
 		[GK_ROPE_WRITE] = run_rope_write,

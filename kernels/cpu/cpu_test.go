@@ -69,6 +69,9 @@ func TestClosed(t *testing.T) {
 type step struct {
 	q           kernels.Queue
 	x, qkv, a   kernels.Activation
+	part        kernels.Activation
+	experts     []kernels.Weight
+	picked      kernels.Ints
 	norm        kernels.Vector
 	square, up  kernels.Weight
 	kv          kernels.KVCache
@@ -103,7 +106,7 @@ func newStep(t *testing.T, threads int) *step {
 		fail(err)
 		return a
 	}
-	s.x, s.qkv, s.a = activation(64), activation(128), activation(64)
+	s.x, s.qkv, s.a, s.part = activation(64), activation(128), activation(64), activation(1)
 	ones := make([]float32, 64)
 	for i := range ones {
 		ones[i] = 1
@@ -120,7 +123,8 @@ func newStep(t *testing.T, threads int) *step {
 	fail(err)
 	s.kv, err = dev.NewKVCache(kernels.KVShape{Layers: 1, NumBlocks: 4, BlockSize: 16, KVHeads: 1, HeadDim: 32, DType: kernels.BF16})
 	fail(err)
-	for _, p := range []*kernels.Ints{&s.ids, &s.batch, &s.zero, &s.out} {
+	s.experts = []kernels.Weight{s.square, s.square}
+	for _, p := range []*kernels.Ints{&s.ids, &s.batch, &s.zero, &s.out, &s.picked} {
 		*p, err = dev.NewInts(2)
 		fail(err)
 	}
@@ -138,6 +142,11 @@ func (s *step) decode() error {
 	q.RopeKVWrite(s.qkv, s.kv, 0, s.zero, s.ids, kernels.Rope{}, s.shape, nil, nil, 0, 1)
 	q.PagedAttention(s.a, s.qkv, s.kv, 0, kernels.Batch{NumSeqs: 1, MaxBlocks: 1, QueryStart: s.batch, SeqLens: s.ids, BlockTable: s.zero}, s.shape, 1)
 	q.GateMul(s.a, s.qkv, kernels.SiLU, 1)
+	q.Route(s.picked, s.part, s.x, 1, true, 1)
+	q.LinearEach(s.a, s.x, s.experts, s.zero, 1, 1)
+	q.AddWeighted(s.x, s.a, s.part, 1)
+	q.AddRMSNorm(s.x, s.a, s.norm, 1e-5, 1)
+	q.SoftCap(s.x, 30, 1)
 	q.GatherRows(s.a, s.x, s.zero, 1)
 	q.Sample(s.out, s.a, s.rows)
 	q.Download(s.got, s.out)

@@ -128,6 +128,9 @@ enum {
 	GK_LINEAR,
 	GK_GATE,
 	GK_SOFTCAP,
+	GK_ROUTE,
+	GK_LINEAR_EACH,
+	GK_ADD_WEIGHTED,
 	GK_ROPE_WRITE,
 	GK_PLAN,
 	GK_ATTENTION,
@@ -153,6 +156,8 @@ typedef struct __attribute__((aligned(64))) gk_op {
 	int32_t tile_queries; // most queries of one attention item
 	gk_act out, x;
 	const gk_weight *w;
+	const gk_weight *const *ws; // [num_ws]
+	int32_t num_ws, each;
 	const float *bias, *bias2;
 	const float *cos, *sin;
 	int32_t rotary, positions, style, layer;
@@ -186,7 +191,7 @@ typedef struct {
 	int64_t value, limit;
 } gk_error;
 
-enum { GK_TOKEN = 1, GK_ROW, GK_POSITION, GK_SLOT, GK_BLOCK, GK_LENGTH, GK_QUERIES };
+enum { GK_TOKEN = 1, GK_ROW, GK_POSITION, GK_SLOT, GK_BLOCK, GK_LENGTH, GK_QUERIES, GK_MATRIX };
 
 typedef void (*gk_run_fn)(gk_op *, int chunk, gk_worker *);
 

@@ -64,6 +64,8 @@ void gk_prepare(gk_dev *d, gk_op *op) {
 	case GK_GATHER:
 	case GK_RMSNORM:
 	case GK_ADD_RMSNORM:
+	case GK_ROUTE:
+	case GK_ADD_WEIGHTED:
 		cut(op, op->T, op->T > 64 ? 4 : 1, 1, 1);
 		break;
 	case GK_ROPE_WRITE:
@@ -71,6 +73,9 @@ void gk_prepare(gk_dev *d, gk_op *op) {
 		break;
 	case GK_LINEAR:
 		cut_linear(d, op);
+		break;
+	case GK_LINEAR_EACH:
+		cut(op, op->num_ws, 1, gk_ceil(op->ws[0]->n, GK_LANES), 8);
 		break;
 	case GK_GATE:
 		cut(op, op->T, 1, op->out.cols, 1024);
@@ -258,6 +263,9 @@ size_t gk_scratch(const gk_dev *d, const gk_op *op) {
 	switch (op->kind) {
 	case GK_LINEAR:
 		floats = (int64_t)op->rows_per_chunk * op->cols_per_chunk * GK_LANES;
+		break;
+	case GK_LINEAR_EACH:
+		floats = (int64_t)d->isa->max_rows * (op->ws[0]->k + op->cols_per_chunk * GK_LANES);
 		break;
 	case GK_ATTENTION: {
 		int64_t padded = gk_ceil(op->shape.head_dim, GK_LANES) * GK_LANES, most = d->isa->max_rows;

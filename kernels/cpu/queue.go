@@ -127,12 +127,13 @@ func (d *Device) run(ops *C.gk_op, n int) {
 
 var opNames = map[C.int32_t]string{
 	C.GK_EMBED: "Embed", C.GK_ROPE_WRITE: "RopeKVWrite", C.GK_PLAN: "PagedAttention",
-	C.GK_GATHER: "GatherRows", C.GK_COPY_BLOCKS: "CopyBlocks",
+	C.GK_GATHER: "GatherRows", C.GK_COPY_BLOCKS: "CopyBlocks", C.GK_LINEAR_EACH: "LinearEach",
 }
 
 var indexNames = map[C.int32_t]string{
 	C.GK_TOKEN: "token", C.GK_ROW: "row", C.GK_POSITION: "position", C.GK_SLOT: "slot",
 	C.GK_BLOCK: "block", C.GK_LENGTH: "length", C.GK_QUERIES: "end of queries",
+	C.GK_MATRIX: "matrix",
 }
 
 func indexError(e *C.gk_error) error {
@@ -220,6 +221,35 @@ func (q *queue) GateMul(out, gu kernels.Activation, kind kernels.GateKind, T int
 	shape.GateMul(out, gu, kind, T)
 	op := q.record(C.GK_GATE, T)
 	op.out, op.x, op.flag = out.(*activation).c, gu.(*activation).c, C.int32_t(kind)
+}
+
+func (q *queue) Route(ids kernels.Ints, weights, logits kernels.Activation, k int, normalize bool, T int) {
+	shape.Route(ids, weights, logits, k, T)
+	op := q.record(C.GK_ROUTE, T)
+	op.idx, op.out, op.x = ids.(*ints).c, weights.(*activation).c, logits.(*activation).c
+	op.flag = 0
+	if normalize {
+		op.flag = 1
+	}
+}
+
+func (q *queue) LinearEach(out, x kernels.Activation, ws []kernels.Weight, ids kernels.Ints, each, S int) {
+	shape.LinearEach(out, x, ws, ids, each, S)
+	list := unsafe.Slice((**C.gk_weight)(q.arena.take(len(ws)*int(unsafe.Sizeof(uintptr(0))))), len(ws))
+	for i, w := range ws {
+		list[i] = w.(*weight).c
+	}
+	op := q.record(C.GK_LINEAR_EACH, S)
+	op.out, op.x, op.idx = out.(*activation).c, x.(*activation).c, ids.(*ints).c
+	op.ws, op.num_ws, op.each = &list[0], C.int32_t(len(ws)), C.int32_t(each)
+}
+
+func (q *queue) AddWeighted(out, x, weights kernels.Activation, T int) {
+	shape.AddWeighted(out, x, weights, T)
+	w := (*C.gk_act)(q.arena.take(C.sizeof_gk_act))
+	*w = weights.(*activation).c
+	op := q.record(C.GK_ADD_WEIGHTED, T)
+	op.out, op.x, op.src = out.(*activation).c, x.(*activation).c, unsafe.Pointer(w)
 }
 
 func (q *queue) SoftCap(x kernels.Activation, cap float32, T int) {

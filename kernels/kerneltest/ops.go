@@ -297,6 +297,9 @@ func testIndexErrors(t *testing.T, s suite) {
 		{"Embed negative", func(b *bench) {
 			b.q.Embed(b.activation(2, 8), b.weight(kernels.F32, newMatrix(4, 8)), b.ints(-1, 0), 1, 2)
 		}},
+		{"LinearEach", func(b *bench) {
+			b.q.LinearEach(b.activation(2, 4), b.load(newMatrix(2, 8)), []kernels.Weight{b.weight(kernels.F32, newMatrix(4, 8))}, b.ints(0, 1), 1, 2)
+		}},
 		{"GatherRows", func(b *bench) { b.q.GatherRows(b.activation(1, 8), b.load(newMatrix(3, 8)), b.ints(3), 1) }},
 		{"position", func(b *bench) { write(b, 4, 0) }},
 		{"slot", func(b *bench) { write(b, 0, int32(3*shapeOf(b).BlockSize)) }},
@@ -343,6 +346,14 @@ func testShapePanics(t *testing.T, s suite) {
 		{"AddRMSNorm", func() { b.q.AddRMSNorm(x, x, b.vector(make([]float32, 9)), 0, 1) }},
 		{"SoftCap", func() { b.q.SoftCap(x, 0, 1) }},
 		{"SoftCap T", func() { b.q.SoftCap(x, 1, 3) }},
+		{"Route k", func() { b.q.Route(one, x, wide, 9, false, 1) }},
+		{"Route ids", func() { b.q.Route(one, b.activation(2, 1), x, 1, false, 2) }},
+		{"LinearEach", func() { b.q.LinearEach(x, x, []kernels.Weight{w, b.weight(kernels.F32, newMatrix(8, 9))}, one, 1, 1) }},
+		{"LinearEach none", func() { b.q.LinearEach(x, x, nil, one, 1, 1) }},
+		{"LinearEach x", func() { b.q.LinearEach(x, wide, []kernels.Weight{w}, one, 1, 1) }},
+		{"LinearEach ids", func() { b.q.LinearEach(x, b.activation(2, 8), []kernels.Weight{w}, one, 1, 2) }},
+		{"AddWeighted", func() { b.q.AddWeighted(x, wide, b.activation(2, 1), 1) }},
+		{"AddWeighted rows", func() { b.q.AddWeighted(x, b.activation(2, 8), b.activation(2, 2), 2) }},
 		{"Linear x", func() { b.q.Linear(x, wide, w, nil, false, 1) }},
 		{"Linear out", func() { b.q.Linear(wide, x, w, nil, false, 1) }},
 		{"Linear bias", func() { b.q.Linear(x, x, w, b.vector(make([]float32, 7)), false, 1) }},

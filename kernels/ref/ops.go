@@ -1,7 +1,9 @@
 package ref
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"govllm/kernels"
 )
@@ -90,6 +92,38 @@ func gateMul(out, gu []float32, kind kernels.GateKind) {
 			y = 2 * math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x)
 		}
 		out[i] = float32(x/(1+math.Exp(-y))) * up[i]
+	}
+}
+
+// route picks the len(ids) highest logits and their parts of the softmax.
+func route(ids ints, weights, logits []float32, normalize bool) {
+	order := make([]int, len(logits))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(logits[b], logits[a]) })
+	of := order
+	if normalize {
+		of = order[:len(ids)]
+	}
+	part := func(i int) float64 { return math.Exp(float64(logits[i]) - float64(logits[order[0]])) }
+	sum := 0.0
+	for _, i := range of {
+		sum += part(i)
+	}
+	for j := range ids {
+		ids[j], weights[j] = int32(order[j]), float32(part(order[j])/sum)
+	}
+}
+
+// addWeighted adds Σⱼ weights[j]·x[t·k+j] to out.
+func addWeighted(out []float32, x *activation, t int, weights []float32) {
+	for i := range out {
+		var sum float32
+		for j, w := range weights {
+			sum += float32(w * x.row(t*len(weights) + j)[i])
+		}
+		out[i] += sum
 	}
 }
 

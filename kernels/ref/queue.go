@@ -113,6 +113,46 @@ func (q *queue) GateMul(out, gu kernels.Activation, kind kernels.GateKind, T int
 	})
 }
 
+func (q *queue) Route(ids kernels.Ints, weights, logits kernels.Activation, k int, normalize bool, T int) {
+	shape.Route(ids, weights, logits, k, T)
+	q.record(func() error {
+		for t := range T {
+			route(ids.(ints)[t*k:(t+1)*k], weights.(*activation).row(t), logits.(*activation).row(t), normalize)
+		}
+		return nil
+	})
+}
+
+func (q *queue) LinearEach(out, x kernels.Activation, ws []kernels.Weight, ids kernels.Ints, each, S int) {
+	shape.LinearEach(out, x, ws, ids, each, S)
+	q.record(func() error {
+		for s, id := range ids.(ints)[:S] {
+			if err := inRange("LinearEach", "matrix", s, id, len(ws)); err != nil {
+				return err
+			}
+		}
+		n, _ := ws[0].WeightShape()
+		q.dev.parallel(n, func(lo, hi int) {
+			for s, id := range ids.(ints)[:S] {
+				for c := lo; c < hi; c++ {
+					out.(*activation).row(s)[c] = dot(ws[id].(*weight).row(c), x.(*activation).row(s/each))
+				}
+			}
+		})
+		return nil
+	})
+}
+
+func (q *queue) AddWeighted(out, x, weights kernels.Activation, T int) {
+	shape.AddWeighted(out, x, weights, T)
+	q.record(func() error {
+		for t := range T {
+			addWeighted(out.(*activation).row(t), x.(*activation), t, weights.(*activation).row(t))
+		}
+		return nil
+	})
+}
+
 func (q *queue) SoftCap(x kernels.Activation, cap float32, T int) {
 	shape.SoftCap(x, cap, T)
 	q.record(func() error {

@@ -124,6 +124,43 @@ func RMSNorm(op string, out, x kernels.Activation, w kernels.Vector, T int) {
 	}
 }
 
+// Route checks a Route.
+func Route(out kernels.Ints, weights, logits kernels.Activation, k, T int) {
+	cols := rows("Route", "logits", logits, T)
+	if have := rows("Route", "weights", weights, T); k < 1 || k > cols || have != k {
+		fail("Route", "%d of %d columns, %d weights", k, cols, have)
+	}
+	ints("Route", "ids", out, T*k)
+}
+
+// LinearEach checks a LinearEach.
+func LinearEach(out, x kernels.Activation, ws []kernels.Weight, ids kernels.Ints, each, S int) {
+	if each < 1 || len(ws) == 0 {
+		fail("LinearEach", "%d matrices, %d rows of each x", len(ws), each)
+	}
+	n, k := ws[0].WeightShape()
+	for i, w := range ws {
+		if wn, wk := w.WeightShape(); wn != n || wk != k {
+			fail("LinearEach", "matrix %d is [%d, %d], the first [%d, %d]", i, wn, wk, n, k)
+		}
+	}
+	if cols := rows("LinearEach", "x", x, (S+each-1)/each); cols != k {
+		fail("LinearEach", "x has %d columns, the matrices are [%d, %d]", cols, n, k)
+	}
+	if cols := rows("LinearEach", "out", out, S); cols != n {
+		fail("LinearEach", "out has %d columns, the matrices are [%d, %d]", cols, n, k)
+	}
+	ints("LinearEach", "ids", ids, S)
+}
+
+// AddWeighted checks an AddWeighted.
+func AddWeighted(out, x, weights kernels.Activation, T int) {
+	k := rows("AddWeighted", "weights", weights, T)
+	if o, d := rows("AddWeighted", "out", out, T), rows("AddWeighted", "x", x, T*k); o != d {
+		fail("AddWeighted", "x has %d columns, out %d", d, o)
+	}
+}
+
 // SoftCap checks a SoftCap.
 func SoftCap(x kernels.Activation, cap float32, T int) {
 	rows("SoftCap", "x", x, T)
