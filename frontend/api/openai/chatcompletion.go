@@ -400,4 +400,5 @@ func (s *Server) answerChat(ctx context.Context, w http.ResponseWriter, r *http.
 	}
 	resp.Usage = s.totals(seqs)
 	writeJSON(w, http.StatusOK, resp)
+	delivered(seqs)
 }

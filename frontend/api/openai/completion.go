@@ -227,6 +227,7 @@ func (s *Server) answerCompletion(ctx context.Context, w http.ResponseWriter, r 
 	}
 	resp.Usage = s.totals(seqs)
 	writeJSON(w, http.StatusOK, resp)
+	delivered(seqs)
 }
 
 // orEmpty makes a list of no IDs [], not null.

@@ -341,6 +341,13 @@ func (q *sequence) gather(d delta, interval int) (_ delta, ready bool) {
 	return out, true
 }
 
+// delivered notes that the answer of all sequences has been written.
+func delivered(seqs []*sequence) {
+	for _, q := range seqs {
+		q.stream.Delivered()
+	}
+}
+
 // totals sums what the sequences of a request cost.
 func (s *Server) totals(seqs []*sequence) usage {
 	var prompt, completion, cached int
@@ -375,7 +382,11 @@ func (s *Server) respond(ctx context.Context, w http.ResponseWriter, r *http.Req
 		if !ready {
 			return nil
 		}
-		return sse.send(events.delta(q, d))
+		if err := sse.send(events.delta(q, d)); err != nil {
+			return err
+		}
+		q.stream.Delivered()
+		return nil
 	})
 	switch {
 	case err == nil:

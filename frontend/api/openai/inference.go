@@ -271,6 +271,7 @@ func (s *Server) answerGenerate(ctx context.Context, w http.ResponseWriter, r *h
 	}
 	resp.Usage = s.totals(seqs)
 	writeJSON(w, http.StatusOK, resp)
+	delivered(seqs)
 }
 
 // tokenEvents words the events of a stream of tokens: every member shows, null
