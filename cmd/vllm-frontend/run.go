@@ -45,6 +45,9 @@ const (
 
 // run serves until ctx ends (nil) or an engine is lost.
 func run(ctx context.Context, opts *flags.Frontend, settings map[string]string, log *slog.Logger) error {
+	if _, err := metricsSwitches(opts); err != nil {
+		return err
+	}
 	api, err := loadModel(ctx, opts, log)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -314,8 +317,9 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 	return a, nil
 }
 
-func metricsConfig(opts *flags.Frontend, cfg openai.Config, engines []ipc.EngineInfo) (mc metrics.Config, err error) {
-	mc = metrics.Config{ModelName: cfg.ServedModelNames[0], MaxModelLen: cfg.MaxModelLen, AggregateLog: opts.AggregateEngineLogging}
+// metricsSwitches is what flags and environment say of the metrics.
+func metricsSwitches(opts *flags.Frontend) (mc metrics.Config, err error) {
+	mc.AggregateLog = opts.AggregateEngineLogging
 	mc.Gates[stats.GateKVCache] = opts.KVCacheMetrics
 	mc.Gates[stats.GateNaNs] = os.Getenv("VLLM_COMPUTE_NANS_IN_LOGITS") == "1"
 	if mc.Buckets, err = stats.ParseBuckets(opts.CustomHistogramBuckets); err != nil {
@@ -326,6 +330,15 @@ func metricsConfig(opts *flags.Frontend, cfg openai.Config, engines []ipc.Engine
 			return mc, fmt.Errorf("--show-hidden-metrics-for-version: %w", err)
 		}
 	}
+	return mc, nil
+}
+
+func metricsConfig(opts *flags.Frontend, cfg openai.Config, engines []ipc.EngineInfo) (metrics.Config, error) {
+	mc, err := metricsSwitches(opts)
+	if err != nil {
+		return mc, err
+	}
+	mc.ModelName, mc.MaxModelLen = cfg.ServedModelNames[0], cfg.MaxModelLen
 	for _, e := range engines {
 		r := &e.Registration
 		mc.Engines = append(mc.Engines, metrics.EngineConfig{
