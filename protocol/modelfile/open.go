@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"govllm/protocol/modelfile/builtin"
 )
@@ -144,6 +145,17 @@ func (m *Model) readConfig(files fs.FS) error {
 	return err
 }
 
+var (
+	sentencePieceFiles  = []string{"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}
+	otherTokenizerFiles = []string{"tekken.json", "tiktoken.model", "vocab.json", "vocab.txt"} // refused by name
+)
+
+// TokenizerFiles names the files that can hold a tokenizer. Of those that a
+// model has, the first counts.
+func TokenizerFiles() []string {
+	return slices.Concat([]string{"tokenizer.json"}, sentencePieceFiles, otherTokenizerFiles)
+}
+
 func (m *Model) readTokenizer(files fs.FS, other string) (err error) {
 	gguf := m.gguf
 	if other != "" {
@@ -171,12 +183,12 @@ func (m *Model) readTokenizer(files fs.FS, other string) (err error) {
 	if m.TokenizerJSON != nil {
 		return nil
 	}
-	for _, name := range []string{"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"} {
+	for _, name := range sentencePieceFiles {
 		if m.TokenizerModel, err = readOptional(files, name); err != nil || m.TokenizerModel != nil {
 			return err
 		}
 	}
-	for _, name := range []string{"tekken.json", "tiktoken.model", "vocab.json", "vocab.txt"} {
+	for _, name := range otherTokenizerFiles {
 		if _, err := fs.Stat(files, name); err == nil {
 			m.OtherTokenizer = name
 			return nil

@@ -41,12 +41,7 @@ const (
 	singleFile = "model.safetensors"
 )
 
-// The first of these that is there is the tokenizer.
-var tokenizerFiles = []string{"tokenizer.json", "tokenizer.model", "tekken.json"}
-
-var besideTokenizer = []string{
-	"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-}
+var besideTokenizer = []string{"tokenizer_config.json", "chat_template.jinja"}
 
 // choose returns the paths of the files that a model is served from. index is
 // the content of model.safetensors.index.json, if there is one.
@@ -59,7 +54,7 @@ func (l *listing) choose(part Part, gguf string, index []byte) ([]string, error)
 		return l.shardsOf(first)
 	}
 	paths := l.present(besideTokenizer)
-	if tokenizers := l.present(tokenizerFiles); len(tokenizers) > 0 {
+	if tokenizers := l.present(modelfile.TokenizerFiles()); len(tokenizers) > 0 {
 		paths = append(paths, tokenizers[0])
 	}
 	if part == Tokenizer {

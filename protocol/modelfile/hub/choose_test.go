@@ -51,8 +51,8 @@ func TestChoose(t *testing.T) {
 		want  []string
 		is    error
 	}{
-		{name: "sentencepiece alone", files: []string{"config.json", "tokenizer.model", "added_tokens.json"},
-			part: hub.Description, want: []string{"added_tokens.json", "config.json", "tokenizer.model"}},
+		{name: "sentencepiece alone", files: []string{"config.json", "tokenizer.model", "vocab.json"},
+			part: hub.Description, want: []string{"config.json", "tokenizer.model"}},
 		{name: "tekken alone, which the tokenizer refuses by name", files: []string{"tekken.json"}, part: hub.Tokenizer, want: []string{"tekken.json"}},
 		{name: "no tokenizer", files: []string{"config.json"}, part: hub.Tokenizer, is: hub.ErrNotFound},
 		{name: "model without tokenizer", files: []string{"config.json"}, part: hub.Description, want: []string{"config.json"}},

@@ -175,10 +175,10 @@ func TestSecondFetchDownloadsNothing(t *testing.T) {
 func TestSameContentComesOnce(t *testing.T) {
 	h := newHub(t)
 	repo := h.Repos[repoName]
-	repo.Files["special_tokens_map.json"] = repo.Files["tokenizer_config.json"]
+	repo.Files["chat_template.jinja"] = repo.Files["tokenizer_config.json"]
 	dir := fetch(t, newClient(t, hub.Options{CacheDir: t.TempDir(), Endpoint: h.URL}), hub.Request{Repo: repoName})
-	wantFiles(t, dir, repo, append([]string{"special_tokens_map.json"}, tokenizerOf...)...)
-	if n := h.Downloads(repoName, "special_tokens_map.json") + h.Downloads(repoName, "tokenizer_config.json"); n != 1 {
+	wantFiles(t, dir, repo, append([]string{"chat_template.jinja"}, tokenizerOf...)...)
+	if n := h.Downloads(repoName, "chat_template.jinja") + h.Downloads(repoName, "tokenizer_config.json"); n != 1 {
 		t.Errorf("%d downloads of two files of the same content, want one", n)
 	}
 }
