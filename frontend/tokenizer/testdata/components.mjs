@@ -58,6 +58,26 @@ for (const behavior of ["Removed", "Isolated", "MergedWithPrevious", "MergedWith
 }
 for (const individual_digits of [false, true]) preTokenizers.push(chain({ type: "Digits", individual_digits }));
 
+const metaspace = (prepend_scheme, split) => ({ type: "Metaspace", replacement: "▁", prepend_scheme, split });
+for (const scheme of ["always", "first", "never"]) {
+  for (const split of [false, true]) {
+    preTokenizers.push(chain(metaspace(scheme, split)), chain({ type: "WhitespaceSplit" }, metaspace(scheme, split)));
+  }
+}
+for (const type of ["BertPreTokenizer", "Whitespace", "WhitespaceSplit"]) preTokenizers.push(chain({ type }));
+for (const behavior of ["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"]) {
+  preTokenizers.push(chain({ type: "Punctuation", behavior }));
+}
+preTokenizers.push(chain({ type: "CharDelimiterSplit", delimiter: "é" }));
+
+// The charsmap of the small Unigram tokenizer.
+const t5 = path.join(here, "small", "t5", "tokenizer.json");
+const read = (file) => JSON.parse(fs.existsSync(file) ? fs.readFileSync(file) : zlib.gunzipSync(fs.readFileSync(file + ".gz")));
+const precompiled = read(t5).normalizer.normalizers[0];
+
+const bert = (clean_text, handle_chinese_chars, strip_accents, lowercase) => ({
+  type: "BertNormalizer", clean_text, handle_chinese_chars, strip_accents, lowercase,
+});
 const sequence = (...normalizers) => ({ type: "Sequence", normalizers });
 const normalizers = [
   { type: "NFC" },
@@ -69,6 +89,18 @@ const normalizers = [
   { type: "Replace", pattern: { String: " " }, content: "▁" },
   { type: "Replace", pattern: { Regex: String.raw`\s+` }, content: " " },
   { type: "Replace", pattern: { Regex: "x*" }, content: "-" },
+  { type: "NFKC" },
+  { type: "NFKD" },
+  { type: "Lowercase" },
+  { type: "StripAccents" },
+  { type: "Nmt" },
+  precompiled,
+  sequence({ type: "NFD" }, precompiled),
+  bert(true, false, false, false),
+  bert(false, true, false, false),
+  bert(false, false, true, false),
+  bert(false, false, null, true),
+  bert(true, true, null, true),
   sequence(),
   sequence({ type: "Prepend", prepend: " " }, sequence({ type: "NFD" }, { type: "Replace", pattern: { String: "\u0301" }, content: "" })),
 ];

@@ -266,4 +266,5 @@ def main():
         (directory / name / "tokenizer.json").write_text(text)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -26,8 +26,28 @@ const preTokenizers = [
   { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true },
   ...patterns.map((p) => ({ type: "Sequence", pretokenizers: [split(p), bytes] })),
   { type: "Sequence", pretokenizers: [{ type: "Digits", individual_digits: true }, bytes] },
+  { type: "Sequence", pretokenizers: [{ type: "Punctuation", behavior: "Isolated" }, bytes] },
+  { type: "Sequence", pretokenizers: [{ type: "Whitespace" }, bytes] },
 ];
-const normalizers = [{ type: "NFC" }, { type: "NFD" }];
+const bert = (clean_text, handle_chinese_chars, strip_accents, lowercase) => ({
+  type: "BertNormalizer", clean_text, handle_chinese_chars, strip_accents, lowercase,
+});
+// A charsmap with the one rule that "a" becomes "b": it tells which characters
+// are of one cluster with an "a" before them.
+const units = new Uint32Array(512);
+const offset = (o) => o << 10;
+const a = 0x61, node = 0x100 ^ a, leaf = 0x190;
+units[0] = offset(0x100);
+units[node] = offset(node ^ leaf) | (1 << 8) | a;
+units[leaf] = 1 << 31;
+const charsmap = Buffer.concat([Buffer.from(new Uint32Array([units.byteLength]).buffer), Buffer.from(units.buffer), Buffer.from("b\0")]);
+const normalizers = [
+  ...["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt"].map((type) => ({ type })),
+  bert(true, false, false, false),
+  bert(false, true, false, false),
+  bert(false, false, true, false),
+  { type: "Precompiled", precompiled_charsmap: charsmap.toString("base64") },
+];
 
 const hash = (s) => createHash("sha256").update(s).digest("hex").slice(0, 16);
 const model = { type: "BPE", vocab: { a: 0 }, merges: [] };
