@@ -79,6 +79,17 @@ test-hub: setup ## Compare the hub's cache with Python's huggingface_hub (python
 	python3 -m venv "$(CURDIR)/.tools/hub" && "$(CURDIR)/.tools/hub/bin/pip" install -q huggingface_hub==2.4.0 && \
 	GOVLLM_HUB_PYTHON="$(CURDIR)/.tools/hub/bin/python" $(GO) test -count=1 -run Python -v ./protocol/modelfile/hub
 
+.PHONY: e2e-sdk
+e2e-sdk: setup ## Run the clients of Python and Node, and schemathesis, against both binaries (installs into .tools)
+	@command -v npm >/dev/null && command -v node >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "e2e-sdk: skipped, python3 with venv, npm and node are not all installed"; exit 0; }; \
+	test/e2e/testdata/sdk/fetch.sh "$(CURDIR)/.tools/sdks" && \
+	GOVLLM_SDKS="$(CURDIR)/.tools/sdks" $(GO) test -count=1 -run 'TestSDK|TestSchema' -v ./test/e2e
+
+.PHONY: e2e-templates
+e2e-templates: setup ## Render the corpus of chat templates that GOVLLM_DATA holds, and compare with Python's answers
+	$(GO) test -count=1 -run Corpus -v ./frontend/chat/jinja
+
 .PHONY: bench
 bench: setup ## Run the benchmarks: BENCH=regexp PKG=./...
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' $(or $(PKG),./...)
