@@ -149,3 +149,40 @@ func TestHelp(t *testing.T) {
 		t.Errorf("help shows flags that this command refuses:\n%s", b.String())
 	}
 }
+
+// Lists in JSON are taken apart; keys add up on the command line, replace those
+// of the environment, and are shown nowhere.
+func TestListsAndSecrets(t *testing.T) {
+	t.Setenv("CLI_TEST_KEY", "from-env")
+	for _, tc := range []struct {
+		args          string
+		keys, origins []string
+	}{
+		{"", []string{"from-env"}, []string{"*"}},
+		{"--api-key a --port 1 --api-key b c", []string{"a", "b", "c"}, []string{"*"}},
+		{`--allowed-origins ["x","y"]`, []string{"from-env"}, []string{"x", "y"}},
+		{"--allowed-origins x y --allowed-origins z", []string{"from-env"}, []string{"z"}},
+		{"--allowed-origins []", []string{"from-env"}, []string{}},
+	} {
+		keys, origins, token, port := []string(nil), []string{"*"}, "t", 0
+		s := &Set{Command: "vllm-test", Flags: []Flag{
+			{Name: "api-key", Group: "G", Help: "keys", Env: "CLI_TEST_KEY", Value: Secrets(&keys)},
+			{Name: "token", Group: "G", Help: "token", Value: Secret(&token)},
+			{Name: "allowed-origins", Group: "G", Help: "origins", Value: List(&origins)},
+			{Name: "port", Group: "G", Help: "port", Value: Int(&port, 0, 65535)},
+		}}
+		if err := s.Parse(strings.Fields(tc.args)); err != nil || !reflect.DeepEqual(keys, tc.keys) || len(origins) != len(tc.origins) || strings.Join(origins, " ") != strings.Join(tc.origins, " ") {
+			t.Errorf("Parse(%q) = %v, keys %q origins %q, want %q %q", tc.args, err, keys, origins, tc.keys, tc.origins)
+		}
+		var help strings.Builder
+		s.Help(&help)
+		values := s.Values()
+		if strings.Contains(help.String(), "from-env") || values["api-key"] != "" || values["token"] != "" || values["port"] == "" {
+			t.Errorf("Parse(%q): secrets are shown, or nothing is: %v\n%s", tc.args, values, help.String())
+		}
+	}
+	s := &Set{Command: "vllm-test", Flags: []Flag{{Name: "allowed-origins", Value: List(new([]string))}}}
+	if err := s.Parse([]string{"--allowed-origins", "[1"}); err == nil || !strings.Contains(err.Error(), "JSON list") {
+		t.Errorf("half a list gives %v", err)
+	}
+}

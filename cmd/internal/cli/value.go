@@ -273,6 +273,13 @@ func (v *jsonListValue) set(key string, values []string) error {
 	return v.listValue.set(key, values)
 }
 
+// Secret is a String that is never shown.
+func Secret(dest *string) Value {
+	v := String(dest).(*scalar[string])
+	v.format = func(string) string { return "" }
+	return v
+}
+
 // Secrets is Strings whose values are never shown. On the command line several
 // uses of the flag add up.
 func Secrets(dest *[]string) Value { return &secretsValue{listValue{dest}} }

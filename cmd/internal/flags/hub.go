@@ -12,7 +12,7 @@ type Hub struct {
 func hubFlags(h *Hub) []cli.Flag {
 	return []cli.Flag{
 		{Name: "revision", Group: "Model", Help: "branch, tag or commit of the hub's repository; main if not given", Value: cli.String(&h.Revision)},
-		{Name: "hf-token", Group: "Model", Help: "token for gated and private models; better in HF_TOKEN, since others can see a command line", Value: cli.String(&h.Token)},
+		{Name: "hf-token", Group: "Model", Help: "token for gated and private models; better in HF_TOKEN, since others can see a command line", Value: cli.Secret(&h.Token)},
 		{Name: "download-dir", Group: "Model", Help: "folder for fetched models; HF_HUB_CACHE or ~/.cache/huggingface/hub if not given", Value: cli.String(&h.DownloadDir)},
 	}
 }

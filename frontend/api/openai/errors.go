@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"govllm/frontend/api/httpserver"
 	"govllm/frontend/chat"
 	"govllm/frontend/chat/jinja"
 	"govllm/frontend/engineclient"
@@ -202,15 +203,22 @@ func refusal(status int, format string, args ...any) *APIError {
 }
 
 // fail answers a request with an error. Nothing has been written before.
+// requestID may be empty where the client sees none.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error, requestID string) {
 	if errors.Is(err, errClientGone) || r.Context().Err() != nil {
 		return
 	}
+	if requestID == "" {
+		requestID = httpserver.RequestID(r, "")
+	}
 	api := toAPIError(err, requestID)
 	if api.Status >= http.StatusInternalServerError {
 		level := slog.LevelError
-		if overloaded(err) != nil {
+		switch {
+		case overloaded(err) != nil:
 			level = slog.LevelDebug // a full server must not fill the log, too; they are counted
+		case api.Status == http.StatusNotImplemented:
+			level = slog.LevelInfo
 		}
 		s.log.LogAttrs(context.Background(), level, "request failed",
 			slog.String("request_id", requestID), slog.Int("status", api.Status), slog.Any("error", err))
