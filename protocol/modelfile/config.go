@@ -48,6 +48,11 @@ type Config struct {
 	QKNorm     bool    // RMSNorm of each query and key head before rope
 	PostNorms  bool    // RMSNorm of what attention and MLP add, before it is added
 
+	// Mixtures of experts: the MLP of each layer is NumExperts ones, of
+	// IntermediateSize each, of which a router picks ExpertsPerToken.
+	NumExperts, ExpertsPerToken int
+	NormTopK                    bool // the router's weights of those picked add up to 1
+
 	// Scales and caps.
 	EmbedScale   float32 // of the embedding; 0 is 1
 	AttnScale    float32 // of q·k; 0 is 1/√HeadDim
@@ -59,6 +64,10 @@ type Config struct {
 	SlidingWindow int
 	Local         []bool // [NumLayers], or nil: all layers see everything
 	RopeLocal     Rope
+
+	// Quantization says how matrices are packed; nil: they are not, or in a way
+	// that the files themselves tell.
+	Quantization *Quantization
 
 	eosTokenIDs []int32
 }
@@ -93,6 +102,7 @@ func ParseConfig(file string, data []byte) (Config, error) {
 	o.dtype(&c)
 	families[c.Architecture](o, &c)
 	o.activation(&c)
+	c.Quantization = o.quantization()
 	o.refuseChanges()
 	c.eosTokenIDs = o.tokenIDs("eos_token_id", c.VocabSize)
 	if err := o.err(); err != nil {
@@ -198,7 +208,10 @@ func (o *object) tokenIDs(key string, vocab int) []int32 {
 	return ids
 }
 
-const maxLayers = 1 << 16
+const (
+	maxLayers  = 1 << 16
+	maxExperts = 1 << 16
+)
 
 // check holds the sizes against each other.
 func (c *Config) check(file string) error {
@@ -208,6 +221,10 @@ func (c *Config) check(file string) error {
 	switch {
 	case c.NumHeads%c.NumKVHeads != 0:
 		return bad("num_attention_heads = %d is not a multiple of num_key_value_heads = %d", c.NumHeads, c.NumKVHeads)
+	case c.ExpertsPerToken > c.NumExperts:
+		return bad("num_experts_per_tok = %d is more than the %d experts", c.ExpertsPerToken, c.NumExperts)
+	case c.NumExperts > maxExperts:
+		return bad("%d experts are more than %d", c.NumExperts, maxExperts)
 	case c.HeadDim%2 != 0:
 		return bad("head_dim = %d is odd; rotary embedding turns pairs", c.HeadDim)
 	case c.NumLayers > maxLayers:
@@ -241,7 +258,7 @@ func (c *Config) check(file string) error {
 // …) concern training or other software.
 var changesResult = map[string][]string{
 	// Weights in another form, or only part of a model.
-	"quantization_config": {},
+	"quantization_config": {}, // see quantization
 	"text_config":         {},
 	"vision_config":       {},
 	"audio_config":        {},
@@ -249,10 +266,12 @@ var changesResult = map[string][]string{
 	"lm_head_bias":        {`false`},
 
 	// Mixtures of experts.
-	"num_experts":       {`0`, `1`},
-	"num_local_experts": {`0`, `1`},
-	"n_routed_experts":  {`0`},
-	"moe_layers":        {`[]`},
+	"num_experts":         {`0`, `1`},
+	"num_local_experts":   {`0`, `1`},
+	"decoder_sparse_step": {`1`},
+	"mlp_only_layers":     {`[]`},
+	"n_routed_experts":    {`0`},
+	"moe_layers":          {`[]`},
 
 	// Attention that is not plain causal grouped-query attention.
 	"sliding_window":              {},

@@ -19,6 +19,7 @@ type config = modelfiletest.Config
 var (
 	llama, mistral, smollm3 = modelfiletest.Llama(), modelfiletest.Mistral(), modelfiletest.SmolLM3()
 	qwen2, qwen3            = modelfiletest.Qwen2(), modelfiletest.Qwen3()
+	qwen3Moe, mixtral       = modelfiletest.Qwen3Moe(), modelfiletest.Mixtral()
 	phi3                    = modelfiletest.Phi3()
 	gemma2, gemma3          = modelfiletest.Gemma2(), modelfiletest.Gemma3()
 
@@ -88,6 +89,12 @@ func TestParseConfigVariants(t *testing.T) {
 		{"Mistral sliding window null", mistral.With(config{"sliding_window": null}), func(c modelfile.Config) bool { return c.Local == nil }},
 		{"Mistral sliding window by default", mistral.With(config{"sliding_window": nil}), func(c modelfile.Config) bool { return c.SlidingWindow == 4096 }},
 		{"Qwen3 norms its heads", qwen3, func(c modelfile.Config) bool { return c.QKNorm && !c.QKVBias && !c.PostNorms && c.HeadDim == 32 }},
+		{"Qwen3 of experts", qwen3Moe, func(c modelfile.Config) bool {
+			return c.QKNorm && c.NumExperts == 6 && c.ExpertsPerToken == 3 && c.IntermediateSize == 40 && !c.NormTopK
+		}},
+		{"Mixtral", mixtral, func(c modelfile.Config) bool {
+			return c.NumExperts == 4 && c.ExpertsPerToken == 2 && c.IntermediateSize == 96 && c.NormTopK && c.Local == nil
+		}},
 		{"SmolLM3 ties, and one layer of it turns", smollm3, func(c modelfile.Config) bool {
 			return c.TieWordEmbeddings && slices.Equal(c.NoRope, []bool{true, false, true}) && c.Local == nil && c.Rope.Theta == 2e6
 		}},
@@ -195,7 +202,7 @@ func TestParseConfigRefusals(t *testing.T) {
 		{"odd part of a head", phi3.With(config{"rope_scaling": nil, "partial_rotary_factor": 0.1}), modelfile.ErrInvalid, `rotary embedding of 3 values`},
 		{"rope factor without a type", llama.With(config{"rope_scaling": config{"factor": 4.0}}), modelfile.ErrUnsupported, "rope_scaling: factor = 4"},
 		{"rope_theta", llama.With(config{"rope_theta": 0}), modelfile.ErrInvalid, "rope_theta = 0"},
-		{"quantization", llama.With(config{"quantization_config": config{"quant_method": "awq"}}), modelfile.ErrUnsupported, `quantization_config = {"quant_method":"awq"}`},
+		{"quantization", llama.With(config{"quantization_config": config{"quant_method": "fp8"}}), modelfile.ErrUnsupported, `quant_method = "fp8"`},
 		{"sliding window", llama.With(config{"sliding_window": 4096}), modelfile.ErrUnsupported, "sliding_window = 4096"},
 		{"sliding window of half a token", mistral.With(config{"sliding_window": 0.5}), modelfile.ErrInvalid, "sliding_window = 0.5"},
 		{"Qwen3 without head_dim", qwen3.With(config{"head_dim": nil}), modelfile.ErrInvalid, "no head_dim"},
@@ -211,6 +218,10 @@ func TestParseConfigRefusals(t *testing.T) {
 		{"too few layers", qwen2.With(config{"layer_types": []string{"full_attention", "sliding_attention"}}), modelfile.ErrInvalid, "layer_types"},
 		{"sliding layers, no window in use", qwen2.With(config{"layer_types": []string{"full_attention", "full_attention", "sliding_attention"}}), modelfile.ErrUnsupported, "layer_types"},
 		{"experts", llama.With(config{"num_local_experts": 8}), modelfile.ErrUnsupported, "num_local_experts = 8"},
+		{"no experts", mixtral.With(config{"num_local_experts": nil}), modelfile.ErrInvalid, "no num_local_experts"},
+		{"few experts", mixtral.With(config{"num_experts_per_tok": 5}), modelfile.ErrInvalid, "num_experts_per_tok = 5"},
+		{"dense layers between", qwen3Moe.With(config{"mlp_only_layers": []int{1}}), modelfile.ErrUnsupported, "mlp_only_layers = [1]"},
+		{"every second layer dense", qwen3Moe.With(config{"decoder_sparse_step": 2}), modelfile.ErrUnsupported, "decoder_sparse_step = 2"},
 		{"soft cap", llama.With(config{"final_logit_softcapping": 30.0}), modelfile.ErrUnsupported, "final_logit_softcapping = 30"},
 		{"EOS outside", llama.With(config{"eos_token_id": 131}), modelfile.ErrInvalid, "eos_token_id = 131"},
 		{"EOS as text", llama.With(config{"eos_token_id": "eos"}), modelfile.ErrInvalid, `eos_token_id = "eos"`},

@@ -17,6 +17,7 @@ type Tensor struct {
 
 	origin     string                       // its name in the file, if that is another
 	decode     func(dst []float32, row int) // where Data alone does not say
+	parts      [][]byte                     // what decode reads, instead of Data
 	start, end uint64                       // of Data in the file's data section
 }
 
@@ -52,6 +53,12 @@ func (t *Tensor) Rows() (n, k int) {
 // views are the bytes that rows [row, row+n) are decoded from.
 func (t *Tensor) views(row, n int) [][]byte {
 	rows, _ := t.Rows()
+	if t.parts != nil { // rows lie across each other: all or nothing
+		if row+n < rows {
+			return nil
+		}
+		return t.parts
+	}
 	rowBytes := len(t.Data) / max(1, rows)
 	return [][]byte{t.Data[row*rowBytes : (row+n)*rowBytes]}
 }

@@ -50,7 +50,14 @@ func (m *Model) OpenWeights() (*Weights, error) {
 	if m.weights == nil {
 		return nil, fmt.Errorf("weights of %s: %w in this program", m.Name, ErrNotFound)
 	}
-	return openWeights(m.weights, m.Dir)
+	w, err := openWeights(m.weights, m.Dir)
+	if err != nil || m.Config.Quantization == nil {
+		return w, err
+	}
+	if err := w.assemble(m.Config.Quantization); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
 }
 
 // openWeights reads from fsys; dir, if not "", is the same directory's path
