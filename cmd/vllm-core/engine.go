@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"govllm/cmd/internal/flags"
@@ -64,11 +66,9 @@ func load(ctx context.Context, opts *flags.Core, log *slog.Logger) (_ *engine, e
 			err = errors.Join(err, e.close())
 		}
 	}()
-	src := modelfile.DummyWeights()
-	if opts.LoadFormat != "dummy" {
-		if src, err = m.OpenWeights(); err != nil {
-			return nil, fmt.Errorf("model %s: %w", opts.Model, err)
-		}
+	src, err := openWeights(opts, m)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", opts.Model, err)
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	cfg, err := e.plan(opts, m, src)
@@ -99,6 +99,20 @@ func part(opts *flags.Core) hub.Part {
 		return hub.Description
 	}
 	return hub.Everything
+}
+
+// openWeights maps the weights, if they are what the flags say.
+func openWeights(opts *flags.Core, m *modelfile.Model) (*modelfile.Weights, error) {
+	if want, is := strings.TrimSuffix(opts.Quantization, "_marlin"), m.Quantization(); want != "" && want != is {
+		return nil, fmt.Errorf("--quantization %s: its weights are quantized by %s; leave it out", opts.Quantization, cmp.Or(is, "nothing"))
+	}
+	switch opts.LoadFormat {
+	case "dummy":
+		return modelfile.DummyWeights(), nil
+	case "auto", m.Format():
+		return m.OpenWeights()
+	}
+	return nil, fmt.Errorf("--load-format %s: its weights are stored as %s; leave it out", opts.LoadFormat, m.Format())
 }
 
 // mock is an engine that computes nothing: seeded tokens, at once. It keeps the

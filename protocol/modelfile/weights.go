@@ -60,6 +60,27 @@ func (m *Model) OpenWeights() (*Weights, error) {
 	return w, nil
 }
 
+// Format says how the weights are stored, by vLLM's names: "gguf" or
+// "safetensors".
+func (m *Model) Format() string {
+	if m.gguf != "" {
+		return "gguf"
+	}
+	return "safetensors"
+}
+
+// Quantization names how the weights are quantized, as vLLM does; "" if they are
+// not.
+func (m *Model) Quantization() string {
+	switch {
+	case m.gguf != "":
+		return "gguf"
+	case m.Config.Quantization != nil:
+		return m.Config.Quantization.Method
+	}
+	return ""
+}
+
 // openWeights reads from fsys; dir, if not "", is the same directory's path
 // and lets files be mapped.
 func openWeights(fsys fs.FS, dir string) (*Weights, error) {

@@ -57,6 +57,7 @@ type Core struct {
 	Threads                   int
 	DType                     string
 	LoadFormat                string
+	Quantization              string // "": as the checkpoint says
 	MaxNumSeqs                int
 	MaxNumBatchedTokens       int
 	LongPrefillTokenThreshold int
@@ -214,7 +215,8 @@ func commonFlags(c *Common) []cli.Flag {
 func coreFlags(c *Core) []cli.Flag {
 	return []cli.Flag{
 		{Name: "dtype", Group: "Model", Help: "type of the weights; auto: the checkpoint's", Value: cli.Enum(&c.DType, "auto", "float32", "float", "bfloat16", "float16", "half")},
-		{Name: "load-format", Group: "Model", Help: "how weights are stored; dummy: random weights, none are read", Value: cli.Enum(&c.LoadFormat, "auto", "safetensors", "dummy")},
+		{Name: "load-format", Group: "Model", Help: "how weights are stored; auto: as the model's files are; dummy: random weights, none are read", Value: cli.Enum(&c.LoadFormat, "auto", "safetensors", "gguf", "dummy")},
+		{Name: "quantization", Group: "Model", Help: "what the checkpoint is quantized by, which it says itself; another is refused", Value: cli.Enum(&c.Quantization, "awq", "awq_marlin", "gptq", "gptq_marlin", "compressed-tensors", "gguf")},
 		{Name: "seed", Group: "Model", Help: "of sampling, for requests without their own", Value: cli.Int(&c.Seed, math.MinInt, math.MaxInt)},
 		{Name: "logprobs-mode", Group: "Model", Help: "log probabilities before (raw) or after (processed) penalties, temperature and filters", Value: cli.Enum(&c.LogprobsMode, "raw_logprobs", "processed_logprobs")},
 		{Name: "data-parallel-rank", Aliases: []string{"dp-rank"}, Group: "Processes", Help: "number of this core among those of one frontend", Value: cli.Int(&c.Rank, 0, 65535)},

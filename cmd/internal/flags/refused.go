@@ -16,7 +16,7 @@ var refused = []struct {
 	{"only text generation is served; leave it out", []string{"runner", "convert", "task", "pooler-config"}},
 	{"no code comes with a model here", []string{"code-revision"}},
 	{"config.json is read as it is; change it there", []string{"hf-config-path", "hf-overrides", "config-format", "rope-scaling", "rope-theta"}},
-	{"quantized weights are not served; use a float32, float16 or bfloat16 checkpoint", []string{"quantization", "quantization-param-path"}},
+	{"scales of the KV cache are not read; leave it out", []string{"quantization-param-path"}},
 	{"text in and out is what this server does; leave it out", []string{"skip-tokenizer-init", "tokens-only", "tokenizer-mode", "tokenizer-pool-size"}},
 	{"nothing is compiled at run time; leave it out", []string{"compilation-config", "enforce-eager", "cudagraph-metrics", "cuda-graph-sizes", "max-seq-len-to-capture"}},
 	{"a core uses one device; start several cores with --data-parallel-rank instead", []string{
