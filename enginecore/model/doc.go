@@ -1,5 +1,5 @@
-// Package model is the decoder: one graph over kernels.Queue that every dense
-// architecture shares.
+// Package model is the decoder: one graph over kernels.Queue that all
+// architectures share.
 //
 //	x = embed(tokens) · scale
 //	for each layer:
@@ -8,16 +8,17 @@
 //	logits = cap(head(norm(x))), for the rows that need them
 //
 // The norms but the first of each line, the scale and the cap are there where
-// the config says so. What differs between architectures is data, not code:
+// the config says so; the MLP may be a mixture of experts. What differs between architectures is data, not code:
 // sizes and switches come from modelfile.Config, tensor names from a family
 // (families.go), and each layer has its own attention (window, soft cap) and
 // rope, or none.
 //
-//	Llama 1 to 3.3, SmolLM2   rope scaling linear, llama3, yarn
+//	Llama 2 to 3.3, SmolLM2   rope scaling linear, llama3, yarn
 //	Mistral                   every layer local, in early checkpoints
 //	SmolLM3                   layers that don't turn
 //	Qwen2, Qwen2.5            q, k and v biases; local layers, if in use
 //	Qwen3                     norms of query and key heads
+//	Qwen3-MoE, Mixtral        a router picks the experts of each token
 //	Phi-3, Phi-4              fused projections, a part of each head turns;
 //	                          LongRoPE within its original length
 //	Gemma 2, Gemma 3 (text)   four norms, scaled embedding, local and global

@@ -25,6 +25,12 @@ type family struct {
 	down         string
 	postMLPNorm  string // if it has PostNorms
 
+	// If the config has experts, they stand for gateUp and down.
+	router       string
+	expert       string   // prefix with a %d
+	expertGateUp []string // below it
+	expertDown   string
+
 	// ignored are suffixes of tensors that the graph has no use for. Any
 	// other tensor that is left over is an error.
 	ignored []string
@@ -51,19 +57,29 @@ var llama = family{
 
 // What differs but for names comes from the config: biases, norms, windows.
 var families = map[string]family{
-	"LlamaForCausalLM":   llama,
-	"MistralForCausalLM": llama,
-	"SmolLM3ForCausalLM": llama,
-	"Qwen2ForCausalLM":   llama,
-	"Qwen3ForCausalLM":   llama,
-	"Phi3ForCausalLM":    llama.phi3(),
-	"Gemma2ForCausalLM":  llama.gemma(),
-	"Gemma3ForCausalLM":  llama.gemma(),
+	"LlamaForCausalLM":    llama,
+	"MistralForCausalLM":  llama,
+	"SmolLM3ForCausalLM":  llama,
+	"Qwen2ForCausalLM":    llama,
+	"Qwen3ForCausalLM":    llama,
+	"Qwen3MoeForCausalLM": llama.experts("mlp", "gate_proj", "up_proj", "down_proj"),
+	"MixtralForCausalLM":  llama.experts("block_sparse_moe", "w1", "w3", "w2"),
+	"Phi3ForCausalLM":     llama.phi3(),
+	"Gemma2ForCausalLM":   llama.gemma(),
+	"Gemma3ForCausalLM":   llama.gemma(),
 }
 
 // phi3 stores projections fused. Source: transformers, modeling_phi3.py.
 func (f family) phi3() family {
 	f.qkv, f.gateUp = []string{"self_attn.qkv_proj"}, []string{"mlp.gate_up_proj"}
+	return f
+}
+
+// experts has a router and experts below a prefix. Source: transformers,
+// modeling_qwen3_moe.py and modeling_mixtral.py, as checkpoints spell them.
+func (f family) experts(below, gate, up, down string) family {
+	f.router, f.expert = below+".gate", below+".experts.%d."
+	f.expertGateUp, f.expertDown = []string{gate, up}, down
 	return f
 }
 

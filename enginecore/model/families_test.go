@@ -130,4 +130,10 @@ func TestWorkspaceBytes(t *testing.T) {
 	if got := model.WorkspaceBytes(cfg, 10, 3, 500); got != want {
 		t.Errorf("WorkspaceBytes with two ropes = %d, want %d", got, want)
 	}
+	// gate_up and mlp have 2 rows a token; the router's logits, picks and parts.
+	cfg.NumExperts, cfg.ExpertsPerToken = 5, 2
+	want += 4 * 10 * (192 + 96 + 2*64 + 5 + 2 + 2)
+	if got := model.WorkspaceBytes(cfg, 10, 3, 500); got != want {
+		t.Errorf("WorkspaceBytes with experts = %d, want %d", got, want)
+	}
 }

@@ -14,10 +14,20 @@ type Workspace struct {
 	attn           kernels.Activation // [maxTokens, Heads·HeadDim]
 	gateUp         kernels.Activation // [maxTokens, 2·mlp]
 	mlp            kernels.Activation // [maxTokens, mlp]
+	moe            mixture
 	lastX, lastOut kernels.Activation // [maxLogits, …] of x and attn
 	logits         kernels.Activation // [maxLogits, vocab]
 	maxTokens      int
 	maxLogits      int
+}
+
+// mixture is what a mixture of experts has beside: of each token, the experts
+// that it meets, in whose order gateUp and mlp then have rows too.
+type mixture struct {
+	logits kernels.Activation // [maxTokens, NumExperts] of the router
+	picked kernels.Ints       // [maxTokens·ExpertsPerToken]
+	parts  kernels.Activation // [maxTokens, ExpertsPerToken]
+	out    kernels.Activation // [maxTokens·ExpertsPerToken, hidden]
 }
 
 // NewWorkspace allocates for steps of up to maxTokens tokens, up to maxLogits
@@ -25,26 +35,37 @@ type Workspace struct {
 func (m *Model) NewWorkspace(dev kernels.Device, maxTokens, maxLogits int) (*Workspace, error) {
 	w := widthsOf(m.cfg)
 	s := &Workspace{maxTokens: maxTokens, maxLogits: maxLogits}
-	for _, a := range []struct {
-		dst        *kernels.Activation
-		rows, cols int
-	}{
+	mlpRows := maxTokens * max(1, m.cfg.ExpertsPerToken)
+	activations := []activation{
 		{&s.x, maxTokens, w.hidden},
 		{&s.norm, maxTokens, w.hidden},
 		{&s.qkv, maxTokens, w.qkv},
 		{&s.attn, maxTokens, w.attn},
-		{&s.gateUp, maxTokens, 2 * w.mlp},
-		{&s.mlp, maxTokens, w.mlp},
+		{&s.gateUp, mlpRows, 2 * w.mlp},
+		{&s.mlp, mlpRows, w.mlp},
 		{&s.lastX, maxLogits, w.hidden},
 		{&s.lastOut, maxLogits, w.attn},
 		{&s.logits, maxLogits, m.cfg.VocabSize},
-	} {
-		var err error
+	}
+	var err error
+	if k := m.cfg.ExpertsPerToken; k > 0 {
+		activations = append(activations, activation{&s.moe.logits, maxTokens, m.cfg.NumExperts},
+			activation{&s.moe.parts, maxTokens, k}, activation{&s.moe.out, mlpRows, w.hidden})
+		if s.moe.picked, err = dev.NewInts(mlpRows); err != nil {
+			return nil, fmt.Errorf("model: workspace [%d]: %w", mlpRows, err)
+		}
+	}
+	for _, a := range activations {
 		if *a.dst, err = dev.NewActivation(a.rows, a.cols); err != nil {
 			return nil, fmt.Errorf("model: workspace [%d, %d]: %w", a.rows, a.cols, err)
 		}
 	}
 	return s, nil
+}
+
+type activation struct {
+	dst        *kernels.Activation
+	rows, cols int
 }
 
 // Logits returns the buffer that Forward leaves logits in.
@@ -69,7 +90,7 @@ type Inputs struct {
 func (m *Model) NumOps() int { return maxLayerOps*len(m.layers) + 5 + numHeadOps }
 
 const (
-	maxLayerOps = 11 // with PostNorms
+	maxLayerOps = 13 // with PostNorms and experts
 	numHeadOps  = 2  // logits, and their soft cap
 
 	// NumLogitsOps bounds the operations that one Logits records.
@@ -161,12 +182,27 @@ func (m *Model) writeKV(q kernels.Queue, s *Workspace, i int, in Inputs) {
 	q.RopeKVWrite(s.qkv, in.KV, i, in.Positions, in.Slots, l.rope, l.attn, l.qNorm, l.kNorm, eps, T)
 }
 
-// feedForward adds the gated MLP to x.
+// feedForward adds the gated MLP, or a mixture of them, to x.
 func (m *Model) feedForward(q kernels.Queue, s *Workspace, l *layer, x kernels.Activation, T int) {
 	q.RMSNorm(s.norm, x, l.mlpNorm, m.cfg.RMSNormEps, T)
+	if l.router != nil {
+		m.mix(q, s, l, x, T)
+		return
+	}
 	q.Linear(s.gateUp, s.norm, l.gateUp, l.gateUpBias, false, T)
 	q.GateMul(s.mlp, s.gateUp, m.gate, T)
 	m.add(q, s, x, s.mlp, l.down, l.downBias, l.postMLPNorm, T)
+}
+
+// mix adds what the experts give that the router picks for each token.
+func (m *Model) mix(q kernels.Queue, s *Workspace, l *layer, x kernels.Activation, T int) {
+	k := m.cfg.ExpertsPerToken
+	q.Linear(s.moe.logits, s.norm, l.router, nil, false, T)
+	q.Route(s.moe.picked, s.moe.parts, s.moe.logits, k, m.cfg.NormTopK, T)
+	q.LinearEach(s.gateUp, s.norm, l.gateUps, s.moe.picked, k, T*k)
+	q.GateMul(s.mlp, s.gateUp, m.gate, T*k)
+	q.LinearEach(s.moe.out, s.mlp, l.downs, s.moe.picked, 1, T*k)
+	q.AddWeighted(x, s.moe.out, s.moe.parts, T)
 }
 
 // add adds w·y + bias to x, by way of a norm if there is one.

@@ -22,7 +22,7 @@ import (
 const goldenDir = "../../test/golden"
 
 var goldenModels = []string{"tiny-llama-f32", "tiny-llama-bf16", "tiny-llama-hd64", "tiny-qwen2-f16", "tiny-qwen2-sharded",
-	"tiny-llama3", "tiny-mistral", "tiny-smollm3", "tiny-qwen3", "tiny-phi3", "tiny-gemma2", "tiny-gemma3", "builtin"}
+	"tiny-llama3", "tiny-mistral", "tiny-smollm3", "tiny-qwen3", "tiny-qwen3moe", "tiny-mixtral", "tiny-phi3", "tiny-gemma2", "tiny-gemma3", "builtin"}
 
 type golden struct {
 	Cases []goldenCase `json:"cases"`

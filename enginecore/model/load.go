@@ -55,6 +55,11 @@ type layer struct {
 	down         kernels.Weight // [hidden, mlp]
 	downBias     kernels.Vector
 	postMLPNorm  kernels.Vector
+
+	// In a mixture these stand for gateUp and down.
+	router  kernels.Weight // [NumExperts, hidden]; nil: none
+	gateUps []kernels.Weight
+	downs   []kernels.Weight
 }
 
 // Config returns what the model was built from.
@@ -156,8 +161,12 @@ func (l *loader) layer(prefix string) layer {
 	b.qkv = l.stacked(prefix, fam.qkv, heads, w.hidden)
 	b.out = l.matrix(prefix+fam.out, w.hidden, w.attn)
 	b.mlpNorm = l.norm(prefix+fam.mlpNorm, w.hidden)
-	b.gateUp = l.stacked(prefix, fam.gateUp, both, w.hidden)
-	b.down = l.matrix(prefix+fam.down, w.hidden, w.mlp)
+	if cfg.NumExperts > 0 {
+		l.experts(&b, prefix)
+	} else {
+		b.gateUp = l.stacked(prefix, fam.gateUp, both, w.hidden)
+		b.down = l.matrix(prefix+fam.down, w.hidden, w.mlp)
+	}
 	if cfg.QKNorm {
 		b.qNorm, b.kNorm = l.norm(prefix+fam.qNorm, cfg.HeadDim), l.norm(prefix+fam.kNorm, cfg.HeadDim)
 	}
@@ -175,6 +184,16 @@ func (l *loader) layer(prefix string) layer {
 		b.downBias = l.vector(prefix+fam.down+".bias", w.hidden)
 	}
 	return b
+}
+
+func (l *loader) experts(b *layer, prefix string) {
+	w, fam := widthsOf(l.cfg), &l.fam
+	b.router = l.matrix(prefix+fam.router, l.cfg.NumExperts, w.hidden)
+	for i := 0; i < l.cfg.NumExperts && l.err == nil; i++ {
+		expert := prefix + fmt.Sprintf(fam.expert, i)
+		b.gateUps = append(b.gateUps, l.stacked(expert, fam.expertGateUp, []int{w.mlp, w.mlp}, w.hidden))
+		b.downs = append(b.downs, l.matrix(expert+fam.expertDown, w.hidden, w.mlp))
+	}
 }
 
 func attnShape(cfg modelfile.Config) kernels.AttnShape {

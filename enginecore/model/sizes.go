@@ -76,8 +76,11 @@ func widthsOf(cfg modelfile.Config) widths {
 // Vectors come on top and are small beside it.
 func WeightBytes(dev kernels.Device, cfg modelfile.Config, dtype kernels.DType) int64 {
 	w := widthsOf(cfg)
-	perLayer := dev.WeightBytes(dtype, w.qkv, w.hidden) + dev.WeightBytes(dtype, w.hidden, w.attn) +
-		dev.WeightBytes(dtype, 2*w.mlp, w.hidden) + dev.WeightBytes(dtype, w.hidden, w.mlp)
+	mlp := dev.WeightBytes(dtype, 2*w.mlp, w.hidden) + dev.WeightBytes(dtype, w.hidden, w.mlp)
+	if cfg.NumExperts > 0 {
+		mlp = dev.WeightBytes(dtype, cfg.NumExperts, w.hidden) + int64(cfg.NumExperts)*mlp
+	}
+	perLayer := dev.WeightBytes(dtype, w.qkv, w.hidden) + dev.WeightBytes(dtype, w.hidden, w.attn) + mlp
 	tables := dev.WeightBytes(dtype, cfg.VocabSize, w.hidden)
 	if !cfg.TieWordEmbeddings {
 		tables *= 2
@@ -89,7 +92,12 @@ func WeightBytes(dev kernels.Device, cfg modelfile.Config, dtype kernels.DType) 
 // rope tables.
 func WorkspaceBytes(cfg modelfile.Config, maxTokens, maxLogits, maxModelLen int) int64 {
 	w := widthsOf(cfg)
-	perToken := int64(2*w.hidden + w.qkv + w.attn + 3*w.mlp)
+	perToken := int64(2*w.hidden + w.qkv + w.attn)
+	if k := cfg.ExpertsPerToken; k > 0 {
+		perToken += int64(cfg.NumExperts + 2*k + k*(3*w.mlp+w.hidden))
+	} else {
+		perToken += int64(3 * w.mlp)
+	}
 	perLogit := int64(w.hidden + w.attn + cfg.VocabSize)
 	perPosition := int64(cfg.Rope.Dim)
 	if cfg.Local != nil && !cfg.RopeLocal.Equal(cfg.Rope) {

@@ -92,6 +92,8 @@ func TestParseConfigVariants(t *testing.T) {
 		{"Qwen3 of experts", qwen3Moe, func(c modelfile.Config) bool {
 			return c.QKNorm && c.NumExperts == 6 && c.ExpertsPerToken == 3 && c.IntermediateSize == 40 && !c.NormTopK
 		}},
+		{"Qwen3 of experts, transformers 5 spelling", qwen3Moe.With(config{"num_experts": nil, "num_local_experts": 5}),
+			func(c modelfile.Config) bool { return c.NumExperts == 5 }},
 		{"Mixtral", mixtral, func(c modelfile.Config) bool {
 			return c.NumExperts == 4 && c.ExpertsPerToken == 2 && c.IntermediateSize == 96 && c.NormTopK && c.Local == nil
 		}},

@@ -12,14 +12,16 @@ import (
 // The tensors of each are named in enginecore/model, so a new architecture is
 // one entry here and one there.
 var families = map[string]func(*object, *Config){
-	"LlamaForCausalLM":   readLlama,
-	"MistralForCausalLM": readMistral,
-	"SmolLM3ForCausalLM": readSmolLM3,
-	"Qwen2ForCausalLM":   readQwen2,
-	"Qwen3ForCausalLM":   readQwen3,
-	"Phi3ForCausalLM":    readPhi3,
-	"Gemma2ForCausalLM":  readGemma2,
-	"Gemma3ForCausalLM":  readGemma3,
+	"LlamaForCausalLM":    readLlama,
+	"MistralForCausalLM":  readMistral,
+	"SmolLM3ForCausalLM":  readSmolLM3,
+	"Qwen2ForCausalLM":    readQwen2,
+	"Qwen3ForCausalLM":    readQwen3,
+	"Qwen3MoeForCausalLM": readQwen3Moe,
+	"MixtralForCausalLM":  readMixtral,
+	"Phi3ForCausalLM":     readPhi3,
+	"Gemma2ForCausalLM":   readGemma2,
+	"Gemma3ForCausalLM":   readGemma3,
 }
 
 // readLlama: one switch for the four attention biases, one for the MLP's.
@@ -89,6 +91,38 @@ func readQwen3(o *object, c *Config) {
 	o.attentionBias(c)
 	o.rope(c, 10000)
 	o.upperLayers(c)
+}
+
+// readQwen3Moe: a Qwen3 whose MLPs are mixtures.
+// Source: transformers, configuration_qwen3_moe.py.
+func readQwen3Moe(o *object, c *Config) {
+	readQwen3(o, c)
+	key := "num_experts"
+	if !o.has(key) {
+		key = "num_local_experts" // as transformers 5 writes it
+	}
+	o.experts(c, key)
+	o.require("moe_intermediate_size")
+	c.IntermediateSize = o.sizeOr("moe_intermediate_size", 1)
+	c.NormTopK = o.bool("norm_topk_prob", false)
+}
+
+// readMixtral: a Mistral whose MLPs are mixtures.
+// Source: transformers, configuration_mixtral.py.
+func readMixtral(o *object, c *Config) {
+	c.RMSNormEps = float32(o.float("rms_norm_eps", 1e-5))
+	o.require("num_key_value_heads")
+	o.rope(c, 1e6)
+	o.layers(c, o.window(0), everyLayer)
+	o.experts(c, "num_local_experts")
+	c.NormTopK = true
+}
+
+// experts reads how many there are, and how many a token meets.
+func (o *object) experts(c *Config, key string) {
+	o.require(key, "num_experts_per_tok")
+	c.NumExperts, c.ExpertsPerToken = o.sizeOr(key, 1), o.sizeOr("num_experts_per_tok", 1)
+	o.accept(key)
 }
 
 // upperLayers: a window, if it is in use, is that of the layers from

@@ -26,8 +26,8 @@ import torch
 import transformers
 from safetensors.torch import save_file
 from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig,
-                          LlamaConfig, MistralConfig, Phi3Config, Qwen2Config, Qwen3Config,
-                          SmolLM3Config)
+                          LlamaConfig, MistralConfig, MixtralConfig, Phi3Config, Qwen2Config,
+                          Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
 
 HERE = Path(__file__).parent
 BUILTIN = HERE.parent.parent / "protocol" / "modelfile" / "builtin"
@@ -93,6 +93,16 @@ TINY = {
                     rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0,
                                          original_max_position_embeddings=128)),
         torch.bfloat16, 1, "new"),
+    "tiny-qwen3moe": (
+        Qwen3MoeConfig(**SMALLER | dict(num_attention_heads=4), tie_word_embeddings=True,
+                       num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16,
+                       norm_topk_prob=True, rope_parameters=dict(
+                           rope_type="default", rope_theta=10000.0)),
+        torch.bfloat16, 1, "new"),
+    "tiny-mixtral": (
+        MixtralConfig(**SMALLER | dict(intermediate_size=24), num_local_experts=4,
+                      num_experts_per_tok=2, tie_word_embeddings=True),
+        torch.bfloat16, 1, "classic"),
     # No head_dim here: 12 of 32 / 2 values turn.
     "tiny-phi3": (
         Phi3Config(**{k: v for k, v in SMALLER.items() if k != "head_dim"}
@@ -161,11 +171,16 @@ def make_tiny(name, config, dtype, shards, form):
         elif key.endswith("bias"):
             torch.nn.init.normal_(p, std=0.5)
         else:  # wide enough that attention and logits are far from uniform
-            torch.nn.init.normal_(p, std=1.5 / p.shape[1] ** 0.5)
+            torch.nn.init.normal_(p, std=1.5 / p.shape[-1 if p.dim() == 3 else 1] ** 0.5)
 
     out = HERE / name
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
+    if hasattr(config, "num_experts_per_tok"):  # each expert's tensors by themselves
+        model.to(dtype).save_pretrained(out)
+        write_config(out / "config.json", config, form)
+        (out / "generation_config.json").unlink()
+        return
     write_config(out / "config.json", config, form)
     tensors = {k: v.to(dtype).contiguous() for k, v in model.state_dict().items()
                if not (config.tie_word_embeddings and k == "lm_head.weight")}

@@ -58,10 +58,27 @@ func Gemma3() Config {
 	})
 }
 
+// Qwen3Moe is a tiny Qwen3 of experts.
+func Qwen3Moe() Config {
+	return Qwen3().With(Config{
+		"architectures": []string{"Qwen3MoeForCausalLM"}, "model_type": "qwen3_moe", "max_window_layers": nil,
+		"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "norm_topk_prob": false,
+		"decoder_sparse_step": 1, "mlp_only_layers": []int{},
+	})
+}
+
+// Mixtral is a tiny Mixtral.
+func Mixtral() Config {
+	return Llama().With(Config{
+		"architectures": []string{"MixtralForCausalLM"}, "model_type": "mixtral",
+		"num_local_experts": 4, "num_experts_per_tok": 2, "rope_theta": 1e6, "sliding_window": nil,
+	})
+}
+
 // Families is one config of each architecture, by its name.
 func Families() map[string]Config {
 	return map[string]Config{
 		"llama": Llama(), "mistral": Mistral(), "smollm3": SmolLM3(), "qwen2": Qwen2(), "qwen3": Qwen3(),
-		"phi3": Phi3(), "gemma2": Gemma2(), "gemma3": Gemma3(),
+		"qwen3moe": Qwen3Moe(), "mixtral": Mixtral(), "phi3": Phi3(), "gemma2": Gemma2(), "gemma3": Gemma3(),
 	}
 }

@@ -146,7 +146,24 @@ func (w *writer) layer(cfg Config, p string) {
 		w.norm(p+"pre_feedforward_layernorm", hidden)
 		w.norm(p+"post_feedforward_layernorm", hidden)
 	}
-	w.mlp(p+"mlp.", cfg.bool("mlp_bias"), hidden, cfg.int("intermediate_size"))
+	switch {
+	case w.is("qwen3_moe"):
+		w.linear(p+"mlp.gate", false, cfg.int("num_experts"), hidden)
+		for e := range cfg.int("num_experts") {
+			w.mlp(fmt.Sprintf("%smlp.experts.%d.", p, e), false, hidden, cfg.int("moe_intermediate_size"))
+		}
+	case w.is("mixtral"):
+		mlp := cfg.int("intermediate_size")
+		w.linear(p+"block_sparse_moe.gate", false, cfg.int("num_local_experts"), hidden)
+		for e := range cfg.int("num_local_experts") {
+			expert := fmt.Sprintf("%sblock_sparse_moe.experts.%d.", p, e)
+			w.linear(expert+"w1", false, mlp, hidden)
+			w.linear(expert+"w2", false, hidden, mlp)
+			w.linear(expert+"w3", false, mlp, hidden)
+		}
+	default:
+		w.mlp(p+"mlp.", cfg.bool("mlp_bias"), hidden, cfg.int("intermediate_size"))
+	}
 }
 
 func (w *writer) attention(cfg Config, p string) {
@@ -163,7 +180,7 @@ func (w *writer) attention(cfg Config, p string) {
 		w.linear(p+"v_proj", qkvBias, kvHeads*headDim, hidden)
 	}
 	w.linear(p+"o_proj", bias, hidden, heads*headDim)
-	if w.is("qwen3", "gemma3_text") {
+	if w.is("qwen3", "qwen3_moe", "gemma3_text") {
 		w.norm(p+"q_norm", headDim)
 		w.norm(p+"k_norm", headDim)
 	}
