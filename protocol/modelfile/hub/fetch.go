@@ -47,8 +47,8 @@ func (c *Client) Fetch(ctx context.Context, req Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := c.writeRef(req, l.commit); err != nil {
-		return "", err
+	if err := c.writeRef(req, l.commit); err != nil { // a cache that may only be read serves too
+		c.log.Warn("the cache will not know the revision without network", "model", req.Repo, "revision", req.Revision, "error", err)
 	}
 	return c.result(req, l, paths), nil
 }
@@ -190,7 +190,7 @@ const moreSpace = "make room, or choose another disk with --download-dir or HF_H
 func (c *Client) writeRef(req Request, commit string) error {
 	path := filepath.Join(c.repoDir(req.Repo), "refs", filepath.FromSlash(req.Revision))
 	if old, err := os.ReadFile(path); req.Revision == commit || (err == nil && string(old) == commit) {
-		return nil // a cache that may only be read is fine
+		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err

@@ -737,6 +737,7 @@ func TestReadOnlyCache(t *testing.T) {
 	readOnly(0o555)
 	defer readOnly(0o755)
 	fetch(t, c, everything)
+	fetch(t, c, hub.Request{Repo: repoName, Revision: "v1.0", Part: hub.Everything}) // the same commit
 }
 
 func TestGoroutinesDownloadOnce(t *testing.T) {
