@@ -273,6 +273,7 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 			cfg.MaxModelLen = min(cfg.MaxModelLen, n)
 		}
 	}
+	cfg.SystemFingerprint = fingerprint(opts, &cfg, engines)
 	registry := metrics.NewRegistry(log)
 	httpMetrics, err := registry.NewHTTP()
 	if err != nil {

@@ -23,6 +23,8 @@ type Update struct {
 	// From the first update with tokens on.
 	NumPromptTokens int
 	NumCachedTokens int // of the prompt's, as of the first admission
+	// NumCreatedTokens are those of the prompt that its prefill put in the cache.
+	NumCreatedTokens int
 }
 
 // Stream is one live request, owned by the handler that submitted it. Next is
@@ -40,6 +42,7 @@ type Stream struct {
 	recorded   bool // the timeline is closed and in the statistics
 	numPrompt  int
 	numCached  int
+	numCreated int
 	pending    output                // gathered since the last Next
 	taken      output                // what the last Next returned; its memory is reused
 	since      time.Time             // when the oldest part of pending came
@@ -109,6 +112,8 @@ func (s *Stream) take() (u Update, ok bool, err error) {
 		PromptLogprobs:  s.taken.promptLogprobs,
 		NumPromptTokens: s.numPrompt,
 		NumCachedTokens: s.numCached,
+
+		NumCreatedTokens: s.numCreated,
 	}
 	if s.visible {
 		u.Finish, u.StopReason, s.done = s.finish, s.stopReason, true
@@ -211,7 +216,7 @@ func (s *Stream) deliver(it *stats.Iteration, now time.Time, timestamp float64, 
 	}
 	s.timeline.Output(it, now, timestamp, out)
 	if p := out.PrefillStats; p != nil {
-		s.numPrompt, s.numCached = p.NumPromptTokens, p.NumCachedTokens
+		s.numPrompt, s.numCached, s.numCreated = p.NumPromptTokens, p.NumCachedTokens, p.NumCacheCreationTokens
 	}
 	if s.pending.empty() {
 		s.since = now

@@ -511,7 +511,7 @@ func testRefusals(t *testing.T, s *system) {
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"tool_choice":"auto"}`, 400, "tool_choice", "`tools` must be set"},
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required"}`, 400, "tool_choice", "not supported"},
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"chat_template":"x"}`, 400, "chat_template", "--trust-request-chat-template"},
-		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"chat_template":"x"}}`, 400, "messages", "chat_template"},
+		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"chat_template":"x"}}`, 400, "chat_template_kwargs", "own field"},
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"documents":[{"title":1}]}`, 400, "documents.0", "title"},
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"reasoning_effort":"some"}`, 400, "reasoning_effort", "minimal"},
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"response_format":{"type":"json_object"}}`, 400, "response_format", "not supported"},

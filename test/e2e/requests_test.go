@@ -440,6 +440,10 @@ func testCachedTokens(t *testing.T, s *system) {
 	if cached(first) != 0 || cached(second) < 32 || cached(second) >= at(second, "usage", "prompt_tokens").(float64) {
 		t.Errorf("cached tokens %v, then %v of %v", cached(first), cached(second), at(second, "usage", "prompt_tokens"))
 	}
+	chat := s.ok(t, "/v1/chat/completions", `{"messages":[{"role":"user","content":"`+strings.Repeat("Of a fox. ", 40)+`"}],"max_tokens":1,"cache_salt":"`+fmt.Sprint(time.Now().UnixNano())+`"}`)
+	if n, _ := at(chat, "usage", "prompt_tokens_details", "created_cache_tokens").(float64); n < 32 {
+		t.Errorf("a chat's usage is %v, want the tokens that are in the cache since", at(chat, "usage"))
+	}
 	events := s.stream(t, "/v1/completions", body+`,"stream":true,"stream_options":{"include_usage":true}}`)
 	var last map[string]any
 	if err := json.Unmarshal([]byte(events[len(events)-2]), &last); err != nil || cached(last) != cached(second) {

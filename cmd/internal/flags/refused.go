@@ -50,7 +50,7 @@ var refused = []struct {
 	{"streams are sent as they come, without comments; raise the read timeout of the proxy", []string{"sse-keep-alive-interval"}},
 	{"there is no such endpoint", []string{"cohere-is-reasoning-model", "cohere-format", "anthropic-disabled-thinking-effort", "enable-flash-late-interaction"}},
 	{"such response fields are not served", []string{
-		"enable-per-request-metrics", "enable-tokenizer-info-endpoint", "fingerprint-mode", "fingerprint-value",
+		"enable-per-request-metrics", "enable-tokenizer-info-endpoint",
 	}},
 	{"tracing is not served", []string{"otlp-traces-endpoint", "collect-detailed-traces"}},
 	{"there is no such endpoint", []string{"io-processor-plugin"}},

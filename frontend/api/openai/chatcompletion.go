@@ -200,6 +200,9 @@ func (s *Server) validateConversation(c *conversation, errs *complaints) {
 	if c.AddGenerationPrompt && c.ContinueFinalMessage {
 		errs.refuse("continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
 	}
+	if v, ok := c.TemplateKwargs.Get("chat_template"); ok && v != jinja.None {
+		errs.refuse("chat_template_kwargs", "chat_template_kwargs cannot hold chat_template: use the request's own field.")
+	}
 	if c.Template != nil && !s.cfg.TrustRequestTemplate {
 		errs.refuse("chat_template", "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted chat template.")
 	}
@@ -350,7 +353,9 @@ func (s *Server) createChatCompletion(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err, id)
 		return
 	}
-	seqs, err := s.submit(ctx, newOrder(&c.sampling, id, arrival, []job{j}, s.wording(&c.sampling, chatForm, deref(c.Logprobs, 0))))
+	o := newOrder(&c.sampling, id, arrival, []job{j}, s.wording(&c.sampling, chatForm, deref(c.Logprobs, 0)))
+	o.chat = true
+	seqs, err := s.submit(ctx, o)
 	if err != nil {
 		s.fail(w, r, err, id)
 		return
@@ -360,14 +365,14 @@ func (s *Server) createChatCompletion(w http.ResponseWriter, r *http.Request) {
 		s.respond(ctx, w, r, &c.sampling, id, seqs, newChunker(s.chatChunks(&c, &j, id, arrival)))
 		return
 	}
-	s.answerChat(ctx, w, r, &c, chatResponse{ID: id, Object: "chat.completion", Created: arrival.Unix(), Model: s.cfg.ServedModelNames[0]}, seqs)
+	s.answerChat(ctx, w, r, &c, chatResponse{ID: id, Object: "chat.completion", Created: arrival.Unix(), Model: s.cfg.ServedModelNames[0],
+		SystemFingerprint: s.fingerprint()}, seqs)
 }
 
 func (s *Server) chatChunks(c *chatRequest, j *job, id string, arrival time.Time) chunkForm {
-	_, continuous := s.usage(&c.sampling)
-	role := s.role(&c.conversation)
-	form := chunkForm{chat: true, id: id, model: s.cfg.ServedModelNames[0], created: arrival.Unix(),
-		continuous: continuous, tokenIDs: c.ReturnTokenIDs, role: role, choices: j.n, echo: c.echoed(role)}
+	form := s.chunkForm(&c.sampling, id, arrival)
+	form.chat, form.role, form.choices = true, s.role(&c.conversation), j.n
+	form.echo = c.echoed(form.role)
 	if c.ReturnPromptText {
 		form.promptText = &j.prompt.text
 	}

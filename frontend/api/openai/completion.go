@@ -197,12 +197,12 @@ func (s *Server) createCompletion(w http.ResponseWriter, r *http.Request) {
 		s.respond(ctx, w, r, &c.sampling, id, seqs, newChunker(s.completionChunks(&c, id, arrival)))
 		return
 	}
-	s.answerCompletion(ctx, w, r, &c, completionResponse{ID: id, Object: "text_completion", Created: arrival.Unix(), Model: s.cfg.ServedModelNames[0]}, seqs)
+	s.answerCompletion(ctx, w, r, &c, completionResponse{ID: id, Object: "text_completion", Created: arrival.Unix(), Model: s.cfg.ServedModelNames[0],
+		SystemFingerprint: s.fingerprint()}, seqs)
 }
 
 func (s *Server) completionChunks(c *completionRequest, id string, arrival time.Time) chunkForm {
-	_, continuous := s.usage(&c.sampling)
-	form := chunkForm{id: id, model: s.cfg.ServedModelNames[0], created: arrival.Unix(), continuous: continuous, tokenIDs: c.ReturnTokenIDs}
+	form := s.chunkForm(&c.sampling, id, arrival)
 	if c.Echo {
 		form.prefix = func(q *sequence, d *delta) { d.Text, d.logprobs = c.echoed(q, d.Text, d.logprobs) }
 	}
@@ -228,6 +228,14 @@ func (s *Server) answerCompletion(ctx context.Context, w http.ResponseWriter, r 
 	resp.Usage = s.totals(seqs)
 	writeJSON(w, http.StatusOK, resp)
 	delivered(seqs)
+}
+
+// fingerprint is null if there is none.
+func (s *Server) fingerprint() *string {
+	if s.cfg.SystemFingerprint == "" {
+		return nil
+	}
+	return &s.cfg.SystemFingerprint
 }
 
 // orEmpty makes a list of no IDs [], not null.

@@ -42,6 +42,7 @@
 //   - content null in a message's part, such as {"type":"text"}, is refused, not
 //     skipped;
 //   - cached_tokens of several prompts is their sum;
+//   - /detokenize refuses IDs that are no tokens;
 //   - a rendered request always has max_tokens, which
 //     /inference/v1/generate would otherwise take for "the rest".
 package openai

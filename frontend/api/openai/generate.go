@@ -26,8 +26,8 @@ type usage struct {
 // Source: PromptTokenUsageInfo.
 type promptDetails struct {
 	CachedTokens       int       `json:"cached_tokens"`
-	CreatedCacheTokens *int      `json:"created_cache_tokens"`
-	MultimodalTokens   *struct{} `json:"multimodal_tokens"` // null: only text is served
+	CreatedCacheTokens *int      `json:"created_cache_tokens"` // of a chat, as in vLLM
+	MultimodalTokens   *struct{} `json:"multimodal_tokens"`    // null: only text is served
 }
 
 func newUsage(prompt, completion int) usage {
@@ -40,6 +40,7 @@ type order struct {
 	arrival time.Time
 	jobs    []job
 	wording wording // of log probabilities
+	chat    bool
 
 	cacheSalt string
 	sessionID string
@@ -63,8 +64,11 @@ type sequence struct {
 	out    *outputs.Sequence
 	stops  bool // the frontend has the last word on how it ends
 	cached int  // of the prompt's tokens
-	place  place
-	log    *outputLog // nil: not asked for
+	chat   bool
+	// created are the prompt's tokens that are in the cache since.
+	created int
+	place   place
+	log     *outputLog // nil: not asked for
 
 	logprobs *logprobsForm   // nil: not asked for
 	scores   *promptLogprobs // of the prompt's tokens; nil: not asked for
@@ -142,7 +146,7 @@ func (s *Server) submit(ctx context.Context, o *order) ([]*sequence, error) {
 }
 
 func (s *Server) newSequence(o *order, j *job, stream *engineclient.Stream, index int) *sequence {
-	q := &sequence{index: index, prompt: &j.prompt, stream: stream, stops: len(j.params.Stop) > 0,
+	q := &sequence{index: index, chat: o.chat, prompt: &j.prompt, stream: stream, stops: len(j.params.Stop) > 0,
 		out: outputs.New(outputs.Config{
 			Detokenizer: s.cfg.Tokenizer.NewDetokenizer(j.prompt.ids, j.params.SkipSpecialTokens),
 			Stop:        j.params.Stop, IncludeStop: j.params.IncludeStopStrInOutput, MinTokens: j.params.MinTokens,
@@ -194,7 +198,7 @@ func (q *sequence) next(ctx context.Context) (delta, error) {
 	case u.Finish == protocol.FinishError:
 		return delta{}, errGeneration
 	}
-	q.cached = u.NumCachedTokens
+	q.cached, q.created = u.NumCachedTokens, u.NumCreatedTokens
 	if q.scores != nil && u.PromptLogprobs != nil {
 		q.scores.add(u.PromptLogprobs)
 	}
@@ -350,17 +354,21 @@ func delivered(seqs []*sequence) {
 
 // totals sums what the sequences of a request cost.
 func (s *Server) totals(seqs []*sequence) usage {
-	var prompt, completion, cached int
+	var prompt, completion, cached, created int
 	for _, q := range seqs {
 		if q.pays {
 			prompt += len(q.prompt.ids)
 			cached += q.cached
+			created += q.created
 		}
 		completion += q.out.NumTokens()
 	}
 	u := newUsage(prompt, completion)
 	if s.cfg.PromptTokensDetails {
 		u.PromptTokensDetails = &promptDetails{CachedTokens: cached}
+		if seqs[0].chat {
+			u.PromptTokensDetails.CreatedCacheTokens = &created
+		}
 	}
 	return u
 }

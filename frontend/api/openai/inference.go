@@ -30,15 +30,30 @@ const (
 )
 
 type generateChoice struct {
-	Index          int         `json:"index"`
-	FinishReason   string      `json:"finish_reason"`
-	StopReason     *stopReason `json:"stop_reason"`
-	TokenIDs       []int32     `json:"token_ids"`
-	RoutedExperts  *string     `json:"routed_experts"`
-	SamplingMask   *struct{}   `json:"sampling_mask"`
-	WeightVersions *struct{}   `json:"weight_versions"`
-	Text           *string     `json:"text,omitzero"` // in text mode
-	Logprobs       any         `json:"logprobs"`      // *generateLogprobs, *chatLogprobs or null
+	Index          int          `json:"index"`
+	FinishReason   string       `json:"finish_reason"`
+	StopReason     *stopReason  `json:"stop_reason"`
+	TokenIDs       []int32      `json:"token_ids"`
+	RoutedExperts  *string      `json:"routed_experts"`
+	SamplingMask   *struct{}    `json:"sampling_mask"`
+	WeightVersions []weightSpan `json:"weight_versions"`
+	Text           *string      `json:"text,omitzero"` // in text mode
+	Logprobs       any          `json:"logprobs"`      // *generateLogprobs, *chatLogprobs or null
+}
+
+// weightSpan says which weights sampled tokens start to end-1. Weights do not
+// change while this server runs. Source: WeightVersionSpan.
+type weightSpan struct {
+	Version string `json:"version"`
+	Start   int    `json:"start"`
+	End     int    `json:"end"`
+}
+
+func weightSpans(numTokens int) []weightSpan {
+	if numTokens == 0 {
+		return nil
+	}
+	return []weightSpan{{Version: "default", End: numTokens}}
 }
 
 type generateResponse struct {
@@ -260,7 +275,7 @@ func (s *Server) answerGenerate(ctx context.Context, w http.ResponseWriter, r *h
 	for i, done := range all {
 		q := seqs[i]
 		choice := generateChoice{Index: q.index, FinishReason: done.finish.String(), StopReason: newStopReason(done.reason),
-			TokenIDs: orEmpty(done.tokenIDs), Logprobs: q.logprobs.form(done.logprobs)}
+			TokenIDs: orEmpty(done.tokenIDs), WeightVersions: weightSpans(len(done.tokenIDs)), Logprobs: q.logprobs.form(done.logprobs)}
 		if g.OutputMode == modeText {
 			choice.Text = &done.text
 		}
@@ -304,7 +319,12 @@ func (e *tokenEvents) delta(q *sequence, d delta) []byte {
 	b = appendFinish(append(b, `,"finish_reason":`...), d.Finish)
 	b = appendStopReason(append(b, `,"stop_reason":`...), d.Reason)
 	b = appendIDs(append(b, `,"token_ids":`...), d.TokenIDs, true)
-	b = append(b, `,"routed_experts":null,"sampling_mask":null,"weight_versions":null`...)
+	b = append(b, `,"routed_experts":null,"sampling_mask":null,"weight_versions":`...)
+	if d.Finish == protocol.FinishNone {
+		b = append(b, "null"...)
+	} else {
+		b = appendJSON(b, weightSpans(q.out.NumTokens()))
+	}
 	if e.mode == modeText {
 		b = appendQuoted(append(b, `,"text":`...), d.Text)
 	}

@@ -24,6 +24,8 @@ type Options struct {
 	// ForceIncludeUsage puts usage on every chunk of every stream
 	// (--enable-force-include-usage).
 	ForceIncludeUsage bool
+	// SystemFingerprint is told in answers (--fingerprint-mode); "": null.
+	SystemFingerprint string
 	// StreamInterval is how many tokens a chunk gathers at least, but for the
 	// first and the last (--stream-interval); 0 and 1: none.
 	StreamInterval int

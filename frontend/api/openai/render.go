@@ -31,16 +31,17 @@ type renderedRequest struct {
 }
 
 // renderedParams are vLLM's SamplingParams: members that hold their default are
-// left out, but for max_tokens, which says something else where it is missing.
+// left out, but for those that vLLM writes all the same, and for max_tokens,
+// which says something else where it is missing.
 type renderedParams struct {
 	N                          int               `json:"n,omitzero"`
-	PresencePenalty            float64           `json:"presence_penalty,omitzero"`
-	FrequencyPenalty           float64           `json:"frequency_penalty,omitzero"`
-	RepetitionPenalty          *float64          `json:"repetition_penalty,omitzero"`
-	Temperature                *float64          `json:"temperature,omitzero"`
+	PresencePenalty            float64           `json:"presence_penalty"`
+	FrequencyPenalty           float64           `json:"frequency_penalty"`
+	RepetitionPenalty          float64           `json:"repetition_penalty"`
+	Temperature                float64           `json:"temperature"`
 	TopP                       *float64          `json:"top_p,omitzero"`
 	TopK                       int               `json:"top_k,omitzero"`
-	MinP                       float64           `json:"min_p,omitzero"`
+	MinP                       *float64          `json:"min_p,omitzero"`
 	Seed                       *int64            `json:"seed,omitzero"`
 	Stop                       []string          `json:"stop"`
 	StopTokenIDs               []int32           `json:"stop_token_ids"`
@@ -74,13 +75,16 @@ func unless[T comparable](v, byDefault T) *T {
 func newRenderedParams(p *sampling, j *job) renderedParams {
 	sp := j.params
 	out := renderedParams{
-		PresencePenalty: sp.PresencePenalty, FrequencyPenalty: sp.FrequencyPenalty, RepetitionPenalty: unless(sp.RepetitionPenalty, 1),
-		Temperature: unless(sp.Temperature, 1), TopP: unless(sp.TopP, 1), TopK: sp.TopK, MinP: sp.MinP, Seed: sp.Seed,
+		PresencePenalty: sp.PresencePenalty, FrequencyPenalty: sp.FrequencyPenalty, RepetitionPenalty: sp.RepetitionPenalty,
+		Temperature: sp.Temperature, TopK: sp.TopK, Seed: sp.Seed,
 		Stop: orNone(p.Stop), StopTokenIDs: orEmpty(p.StopTokenIDs), IgnoreEOS: sp.IgnoreEOS, MaxTokens: *sp.MaxTokens, MinTokens: sp.MinTokens,
 		Logprobs: sp.Logprobs, PromptLogprobs: sp.PromptLogprobs, LogprobTokenIDs: sp.LogprobTokenIDs,
 		SkipSpecialTokens: unless(sp.SkipSpecialTokens, true), SpacesBetweenSpecialTokens: unless(sp.SpacesBetweenSpecialTokens, true),
 		IncludeStopStrInOutput: sp.IncludeStopStrInOutput, OutputKind: int(protocol.OutputFinalOnly), StreamInterval: p.StreamInterval, SkipClone: true,
 		LogitBias: sp.LogitBias, AllowedTokenIDs: sp.AllowedTokenIDs, BadWords: orNone(p.BadWords), SkipReadingPrefixCache: sp.PromptLogprobs != nil,
+	}
+	if sp.Temperature > 0 {
+		out.TopP, out.MinP = &sp.TopP, &sp.MinP
 	}
 	if j.n != 1 {
 		out.N = j.n

@@ -3,6 +3,7 @@ package openai
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -64,6 +65,9 @@ type chunkForm struct {
 	continuous bool // usage on every chunk
 	tokenIDs   bool // return_token_ids
 
+	fingerprint string // system_fingerprint; "": none
+	usageLast   bool   // the last event tells the usage, and the fingerprint, not a choice's last
+
 	// prefix puts what is echoed before a choice's first text; nil: nothing is.
 	prefix func(q *sequence, d *delta)
 
@@ -72,6 +76,13 @@ type chunkForm struct {
 	choices    int
 	echo       string  // the message that is continued
 	promptText *string // return_prompt_text
+}
+
+// chunkForm takes what the request says of every endpoint's chunks.
+func (s *Server) chunkForm(p *sampling, id string, arrival time.Time) chunkForm {
+	final, continuous := s.usage(p)
+	return chunkForm{id: id, model: s.cfg.ServedModelNames[0], created: arrival.Unix(), continuous: continuous,
+		tokenIDs: p.ReturnTokenIDs, fingerprint: s.cfg.SystemFingerprint, usageLast: final}
 }
 
 // chunker builds the events of one stream by hand: a constant head, then the
@@ -112,7 +123,7 @@ func (c *chunker) delta(q *sequence, d delta) []byte {
 	if c.chat {
 		c.greet(q)
 		c.chatDelta(q, d)
-		c.end(q, q.out.NumTokens())
+		c.end(q, q.out.NumTokens(), d.Finish)
 		return c.buf
 	}
 	first := !c.begun[q.index]
@@ -121,7 +132,7 @@ func (c *chunker) delta(q *sequence, d delta) []byte {
 		c.prefix(q, &d)
 	}
 	c.textDelta(q, d, first)
-	c.end(q, q.out.NumTokens())
+	c.end(q, q.out.NumTokens(), d.Finish)
 	return c.buf
 }
 
@@ -173,7 +184,7 @@ func (c *chunker) greet(q *sequence) {
 		c.buf = append(c.buf, `"delta":{"content":`...)
 		c.buf = appendQuoted(c.buf, c.echo)
 		c.buf = append(c.buf, `},"logprobs":null,"finish_reason":null}]`...)
-		c.end(q, 0)
+		c.end(q, 0, protocol.FinishNone)
 	}
 }
 
@@ -201,8 +212,11 @@ func (c *chunker) begin(index int) {
 	c.buf = append(c.buf, ',')
 }
 
-func (c *chunker) end(q *sequence, numTokens int) {
+func (c *chunker) end(q *sequence, numTokens int, finish protocol.FinishReason) {
 	c.appendContinuous(q, numTokens)
+	if finish != protocol.FinishNone && !c.usageLast {
+		c.appendFingerprint()
+	}
 	c.buf = append(c.buf, "}\n\n"...)
 }
 
@@ -211,8 +225,15 @@ func (c *chunker) usage(u usage) []byte {
 	c.buf = append(c.buf[:0], c.head...)
 	c.buf = append(c.buf, `],"usage":`...)
 	c.buf = u.appendTo(c.buf)
+	c.appendFingerprint()
 	c.buf = append(c.buf, "}\n\n"...)
 	return c.buf
+}
+
+func (c *chunker) appendFingerprint() {
+	if c.fingerprint != "" {
+		c.buf = appendQuoted(append(c.buf, `,"system_fingerprint":`...), c.fingerprint)
+	}
 }
 
 // appendContinuous writes the usage so far, if it is asked for; a chat's names
@@ -235,6 +256,9 @@ func (u usage) appendTo(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `,"completion_tokens":`...), int64(u.CompletionTokens), 10)
 	if d := u.PromptTokensDetails; d != nil {
 		b = strconv.AppendInt(append(b, `,"prompt_tokens_details":{"cached_tokens":`...), int64(d.CachedTokens), 10)
+		if d.CreatedCacheTokens != nil {
+			b = strconv.AppendInt(append(b, `,"created_cache_tokens":`...), int64(*d.CreatedCacheTokens), 10)
+		}
 		b = append(b, '}')
 	}
 	return append(b, '}')
