@@ -7,12 +7,15 @@ import (
 	"testing"
 )
 
-// benchmarkTokenizers returns the tokenizers to measure: a small one, and the
-// real ones if GOVLLM_TOKENIZER_ORACLE names their directory.
+// benchmarkTokenizers returns the tokenizers to measure: a small one of each kind,
+// and real ones if GOVLLM_TOKENIZER_ORACLE names their directory.
 func benchmarkTokenizers(b *testing.B) map[string]*Tokenizer {
 	tokenizers := map[string]*Tokenizer{"small": loadDirectory(b, "testdata/small/llama3")}
+	for _, name := range []string{"llama2", "t5", "albert", "bert"} {
+		tokenizers["small_"+name] = loadDirectory(b, filepath.Join("testdata/small", name))
+	}
 	if root := os.Getenv("GOVLLM_TOKENIZER_ORACLE"); root != "" {
-		for _, name := range []string{"llama3", "qwen3", "deepseek_v3"} {
+		for _, name := range []string{"llama3", "qwen3", "deepseek_v3", "llama2", "gemma3"} {
 			tokenizers[name] = loadDirectory(b, filepath.Join(root, name))
 		}
 	}
@@ -61,13 +64,17 @@ func BenchmarkEncode(b *testing.B) {
 func BenchmarkEncodeCold(b *testing.B) {
 	texts := benchmarkTexts(b)
 	for name, tok := range benchmarkTokenizers(b) {
+		m, ok := tok.model.(*bpe)
+		if !ok {
+			continue
+		}
 		b.Run("tok="+name, func(b *testing.B) {
 			text := texts["mixed"][:len(texts["mixed"])/20]
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			var ids []int32
 			for b.Loop() {
-				clear(tok.model.(*bpe).cache.slots)
+				clear(m.cache.slots)
 				ids, _ = tok.AppendEncode(ids[:0], text, false)
 			}
 		})
@@ -77,7 +84,9 @@ func BenchmarkEncodeCold(b *testing.B) {
 // BenchmarkEncodeWord shows that cost grows with the length of a word, not its square.
 func BenchmarkEncodeWord(b *testing.B) {
 	for name, tok := range benchmarkTokenizers(b) {
-		for size, text := range map[string]string{"1000": strings.Repeat("ab", 500), "100000": strings.Repeat("ab", 50_000)} {
+		for size, text := range map[string]string{
+			"1000": strings.Repeat("ab", 500), "100000": strings.Repeat("ab", 50_000), "100000_spaces": strings.Repeat(" ", 100_000),
+		} {
 			b.Run("tok="+name+"/bytes="+size, func(b *testing.B) {
 				b.SetBytes(int64(len(text)))
 				b.ReportAllocs()

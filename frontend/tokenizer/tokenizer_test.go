@@ -302,6 +302,31 @@ func TestConcurrentEncode(t *testing.T) {
 	}
 }
 
+// TestFit: text must not give ids that a model has no row for.
+func TestFit(t *testing.T) {
+	tok := mustLoad(t, minimal(object{
+		"added_tokens":   []object{addedOf(4, "abc", nil), addedOf(5, "<s>", nil), addedOf(7, "<image>", nil)},
+		"post_processor": object{"type": "BertProcessing", "sep": []any{"<s>", 5}, "cls": []any{"a", 0}},
+	}))
+	for _, tt := range []struct {
+		rows   int
+		beyond []string
+		want   string // in the error
+	}{
+		{8, nil, ""},
+		{100, nil, ""},
+		{6, []string{"<image>"}, ""},
+		{5, nil, `"<s>", which it adds to every text, has id 5, but the model's embedding has rows only for ids up to 4`},
+		{4, nil, `its token "abc" has id 4, but the model's embedding has rows only for ids up to 3`},
+		{0, nil, "rows only for ids up to -1"},
+	} {
+		beyond, err := tok.Fit(tt.rows)
+		if !slices.Equal(beyond, tt.beyond) || (err == nil) != (tt.want == "") || err != nil && (!errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("Fit(%d) = %q, %v, want %q, %s", tt.rows, beyond, err, tt.beyond, tt.want)
+		}
+	}
+}
+
 // TestSplitTimeout: a pattern that backtracks without end is an error.
 func TestSplitTimeout(t *testing.T) {
 	m, err := newRegexpMatcher(`(?:a|aa)+b`)
