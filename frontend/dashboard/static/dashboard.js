@@ -2,7 +2,12 @@
 // group of columns. No library: an SVG path a line.
 "use strict";
 
-const span = 15 * 60 * 1000; // ms that a chart covers
+// spanOf is what a chart covers, in ms: up to 15 minutes, less while the server
+// is young.
+const spanOf = data => {
+  const age = data.now * 1000 - (data.times[0] || 0);
+  return [2, 5, 10, 15].map(m => m * 60000).find(s => s >= age) || 15 * 60000;
+};
 
 const seconds = v => v < 0.0995 ? short(v * 1000) + " ms" : v < 99.5 ? short(v) + " s" : short(v / 60) + " min";
 const percent = v => short(v * 100) + " %";
@@ -109,7 +114,7 @@ const clock = ms => new Date(ms).toLocaleTimeString([], {hour: "2-digit", minute
 
 function draw(chart) {
   const width = chart.svg.clientWidth || 400, height = 150, left = 52, right = 8, top = 8, bottom = 18;
-  const end = data.now * 1000, begin = end - span;
+  const span = spanOf(data), end = data.now * 1000, begin = end - span;
   const shown = lines(chart);
   let most = 0;
   for (const l of shown) for (const v of l.values) if (v !== null && v > most) most = v;
@@ -123,9 +128,9 @@ function draw(chart) {
     chart.svg.append(element("line", {class: "grid", x1: left, x2: width - right, y1: at, y2: at}));
     chart.svg.append(element("text", {x: left - 6, y: at + 4, "text-anchor": "end"}, chart.unit(part * most)));
   }
-  for (const minutes of [15, 10, 5, 0]) {
-    const t = end - minutes * 60000;
-    chart.svg.append(element("text", {x: x(t), y: height - 4, "text-anchor": minutes === 15 ? "start" : minutes === 0 ? "end" : "middle"}, clock(t)));
+  for (const [part, anchor] of [[0, "start"], [0.5, "middle"], [1, "end"]]) {
+    const t = begin + part * span;
+    chart.svg.append(element("text", {x: x(t), y: height - 4, "text-anchor": anchor}, clock(t)));
   }
   shown.forEach((l, i) => {
     const g = element("g", {class: "s" + i % 6});

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -21,12 +22,39 @@ import (
 )
 
 // Build compiles both commands into dir.
+//
+// It also looks at every source file: the go command caches a test's success
+// until a file that the test looked at changes, and cannot know by itself what
+// the commands were made from.
 func Build(ctx context.Context, dir string) error {
+	if err := lookAtSources(ctx); err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", dir+string(filepath.Separator), "govllm/cmd/vllm-core", "govllm/cmd/vllm-frontend")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return nil
+}
+
+func lookAtSources(ctx context.Context) error {
+	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOMOD: %w", err)
+	}
+	root := filepath.Dir(strings.TrimSpace(string(mod)))
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		_, err = os.Stat(path)
+		return err
+	})
 }
 
 // Options of Start.
@@ -118,15 +146,6 @@ func (s *System) Output() string {
 		fmt.Fprintf(&b, "%s:\n%s", filepath.Base(p.cmd.Path), p.output())
 	}
 	return b.String()
-}
-
-// PauseCore stops core rank as a hang would, or lets it go on.
-func (s *System) PauseCore(rank int, paused bool) error {
-	signal := syscall.SIGCONT
-	if paused {
-		signal = syscall.SIGSTOP
-	}
-	return s.cores[rank].cmd.Process.Signal(signal)
 }
 
 // CPU is the processor time that the frontend and the cores have used.
