@@ -2,7 +2,12 @@ package hub
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const MaxTries = maxTries
@@ -23,4 +28,17 @@ func Choose(names []string, part Part, gguf string, index []byte) ([]string, err
 		l.files[n] = file{path: n}
 	}
 	return l.choose(part, gguf, index)
+}
+
+// ListedPaths are the file names in a hub's answer.
+func ListedPaths(answer []byte) ([]string, error) {
+	var info repoInfo
+	if err := json.Unmarshal(answer, &info, jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, err
+	}
+	l, err := info.listing("")
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(maps.Keys(l.files)), nil
 }

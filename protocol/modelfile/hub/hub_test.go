@@ -673,6 +673,20 @@ func TestHostileLists(t *testing.T) {
 	}
 }
 
+// Whatever a server lists stays inside the snapshot.
+func FuzzList(f *testing.F) {
+	f.Add([]byte(`{"sha": "` + commit + `", "siblings": [{"rfilename": "a/b.json", "size": 3, "blobId": "` + commit + `"}]}`))
+	f.Add([]byte(`{"sha": "` + commit + `", "siblings": [{"rfilename": "../b", "lfs": {"sha256": "x", "size": -1}}]}`))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		paths, _ := hub.ListedPaths(answer)
+		for _, p := range paths {
+			if got := filepath.Join("/snapshot", p); !strings.HasPrefix(got, "/snapshot/") || strings.Contains(p, "..") && !filepath.IsLocal(p) {
+				t.Errorf("%q leads to %s", p, got)
+			}
+		}
+	})
+}
+
 func TestHostileIndex(t *testing.T) {
 	for _, index := range []string{`{"weight_map": {"a": "../model.safetensors"}}`, `{"weight_map": {"a": "absent.safetensors"}}`, `{}`, `[`} {
 		h := newHub(t)
