@@ -11,12 +11,20 @@
 //	tokenizer.json, tokenizer_config.json, chat_template.jinja
 //	model.safetensors, or model.safetensors.index.json and its shards
 //
+// A directory without config.json that holds one GGUF file is that file; a
+// GGUF file split into shards is called by the first.
+//
 // Config describes a dense decoder in neutral words. Each architecture has one
 // small reader (see families.go), and what config.json asks of the computation
 // beyond that is refused by name and value, never ignored: see changesResult.
 //
-// Weights are mapped, not read: a Tensor is a view into the file. A file that
-// is cut short while it is mapped kills the process, as with any mapping.
+// Weights are mapped, not read: a Tensor is a view into the file, under the name
+// that Hugging Face's checkpoints give it. Values may be F32, F16 or BF16, the
+// blocks of a GGUF file (see ggml.go), or what a quantization_config packs (see
+// Quantization); Decode makes float32 of any. A file that is cut short while it
+// is mapped kills the process, as with any mapping.
+//
+// Headers cost memory in proportion to their bytes, whatever they claim.
 package modelfile
 
 import "errors"

@@ -220,15 +220,6 @@ func (w *Weights) notFound(name string, shape []int) error {
 	return fmt.Errorf("weights: tensor %q %w; the config asks for %v", name, ErrNotFound, shape)
 }
 
-// Bytes returns the size of all tensors.
-func (w *Weights) Bytes() int64 {
-	total := int64(0)
-	for _, t := range w.tensors {
-		total += int64(len(t.Data))
-	}
-	return total
-}
-
 // DType returns the type that most bytes of the checkpoint have among F32, F16
 // and BF16; for configs that name none. Blocks of quantized values, whose scales
 // are float16, count as F16.
