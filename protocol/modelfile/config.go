@@ -258,12 +258,11 @@ func (c *Config) check(file string) error {
 // …) concern training or other software.
 var changesResult = map[string][]string{
 	// Weights in another form, or only part of a model.
-	"quantization_config": {}, // see quantization
-	"text_config":         {},
-	"vision_config":       {},
-	"audio_config":        {},
-	"pruned_heads":        {`{}`},
-	"lm_head_bias":        {`false`},
+	"text_config":   {},
+	"vision_config": {},
+	"audio_config":  {},
+	"pruned_heads":  {`{}`},
+	"lm_head_bias":  {`false`},
 
 	// Mixtures of experts.
 	"num_experts":         {`0`, `1`},
