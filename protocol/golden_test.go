@@ -361,6 +361,18 @@ func TestPythonGolden(t *testing.T) {
 	}
 }
 
+// What our engines add to a registration comes back; what foreign ones lack
+// stays unknown.
+func TestOwnRegistration(t *testing.T) {
+	own := registration
+	own.CacheDType, own.EnablePrefixCaching = "float16", ptr(false)
+	got, err := DecodeRegistration(AppendRegistration(nil, &own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "registration", got, &own)
+}
+
 // TestOwnGolden keeps the bytes that vllm_structs.py check has decoded.
 func TestOwnGolden(t *testing.T) {
 	requests, outputs := pythonRequests(), pythonOutputs()

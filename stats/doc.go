@@ -3,7 +3,9 @@
 // A request has a Timeline; each message from an engine moves some timelines
 // on and adds what happened to an Iteration; catalog.go names every metric
 // those numbers end in. The package holds no registry and no socket: the
-// engine client feeds it, package metrics exports it.
+// engine client feeds it, package metrics exports it, package reader gives it
+// back as typed records. EngineStatus is what can be said of an engine that says
+// nothing.
 //
 // Two clocks are in play and never meet. Moments reported by an engine are
 // seconds of that engine's monotonic clock and are subtracted only from one

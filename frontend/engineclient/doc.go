@@ -11,6 +11,10 @@
 // (terminal output), its handler (Finish, Close), shutdown (AbortAll) or the
 // engine's death. Its stream tells of the end only after that.
 //
+// What is known of an engine does not depend on its answering: Status gives the
+// ages of its last message, step and token, and where its requests are; Ready
+// fails while it has requests and completes no step (status.go).
+//
 // Follows vLLM V1 engine/async_llm.py and output_processor.py; we differ in:
 // aborts are recorded, and text is made by the handlers, not by the reader.
 package engineclient
