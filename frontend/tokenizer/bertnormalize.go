@@ -33,6 +33,8 @@ func (n bertNormalizer) normalize(s string) (string, error) {
 // cleanText maps a character to what is left of it, -1 for nothing.
 func cleanText(r rune) rune {
 	switch {
+	case r >= ' ' && r < 0x7F:
+		return r
 	case r == '\t' || r == '\n' || r == '\r':
 		return ' '
 	case r == 0 || r == utf8.RuneError || other8.contains(r):

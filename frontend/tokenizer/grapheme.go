@@ -64,6 +64,9 @@ func (x runeRange) compare(r rune) int {
 
 // graphemeLength returns the length of the cluster that s begins with.
 func graphemeLength(s string) int {
+	if isPlain(s[0]) && (len(s) == 1 || isPlain(s[1])) {
+		return 1
+	}
 	r, i := utf8.DecodeRuneInString(s)
 	var (
 		last         = graphemeClassOf(r)
@@ -97,6 +100,9 @@ func graphemeLength(s string) int {
 	}
 	return i
 }
+
+// isPlain reports whether b is an ASCII character that joins no other.
+func isPlain(b byte) bool { return b >= ' ' && b < 0x7F }
 
 // joinsGrapheme reports whether two adjacent characters are of one cluster,
 // whatever is before them.
