@@ -79,3 +79,25 @@ func TestHelpShowsEveryGroup(t *testing.T) {
 		}
 	}
 }
+
+func TestHubFlags(t *testing.T) {
+	const hub = "--revision v1 --hf-token hf_x --download-dir d"
+	want := Hub{Revision: "v1", Token: "hf_x", DownloadDir: "d"}
+	c, core := NewCore()
+	f, frontend := NewFrontend()
+	fetch, fetchSet := NewFetch()
+	for _, tc := range []struct {
+		set *cli.Set
+		hub *Hub
+	}{{core, &c.Hub}, {frontend, &f.Hub}, {fetchSet, &fetch.Hub}} {
+		if err := tc.set.Parse(strings.Fields("owner/name " + hub)); err != nil || *tc.hub != want {
+			t.Errorf("%s owner/name %s = %+v, %v, want %+v", tc.set.Command, hub, *tc.hub, err, want)
+		}
+	}
+	if c.Model != "owner/name" || f.Model != "owner/name" || fetch.Model != "owner/name" {
+		t.Errorf("models %q, %q, %q, want owner/name", c.Model, f.Model, fetch.Model)
+	}
+	if err := core.Parse([]string{"--tokenizer-revision", "v1"}); err == nil || !strings.Contains(err.Error(), "give it there") {
+		t.Errorf("vllm-core --tokenizer-revision v1 = %v, want it to name vllm-frontend", err)
+	}
+}

@@ -52,8 +52,11 @@ func Path(ctx context.Context, want Want, opt *flags.Hub, log *slog.Logger) (str
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, hub.ErrNotFound), errors.Is(err, hub.ErrUnreachable):
 		return "", fmt.Errorf("%s %s is neither a directory here nor to be had from the hub: %w", what, want.Name, err)
+	case err != nil:
+		return "", fmt.Errorf("%s %s: %w", what, want.Name, err)
 	}
 	return path, nil
 }

@@ -59,6 +59,11 @@ func TestPath(t *testing.T) {
 
 // --hf-token wins; its value true, as vLLM has it, means the one that is stored.
 func TestToken(t *testing.T) {
+	startHub(t)
+	_, err := Path(t.Context(), Want{Name: "govllm/tiny"}, &flags.Hub{}, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.HasPrefix(err.Error(), "tokenizer govllm/tiny: access denied: it is gated") {
+		t.Errorf("Path without a token = %v, want it denied", err)
+	}
 	for _, tc := range []struct{ flag, env, want string }{
 		{"hf_good", "hf_other", "Bearer hf_good"},
 		{"true", "hf_good", "Bearer hf_good"},
