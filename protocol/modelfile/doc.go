@@ -11,6 +11,8 @@
 //	tokenizer.json, tokenizer_config.json, chat_template.jinja
 //	model.safetensors, or model.safetensors.index.json and its shards
 //
+// Package hub fetches such directories and GGUF files from the Hugging Face hub.
+//
 // A directory without config.json that holds one GGUF file is that file; a
 // GGUF file split into shards is called by the first.
 //
