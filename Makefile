@@ -90,6 +90,25 @@ e2e-sdk: setup ## Run the clients of Python and Node, and schemathesis, against 
 e2e-templates: setup ## Render the corpus of chat templates that GOVLLM_DATA holds, and compare with Python's answers
 	$(GO) test -count=1 -run Corpus -v ./frontend/chat/jinja
 
+.PHONY: e2e-observability
+e2e-observability: setup ## Prometheus, promtool and Chromium look at a real run (Debian packages, installed if missing)
+	@command -v prometheus >/dev/null && command -v chromium >/dev/null || ! command -v apt-get >/dev/null || { \
+		root=$$([ "$$(id -u)" -eq 0 ] || echo sudo); echo "installing prometheus chromium"; \
+		$$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus chromium fonts-dejavu-core >/dev/null; \
+	} || echo "e2e-observability: could not install them; tests that need what is missing say so and are skipped"
+	GOVLLM_OBSERVABILITY=1 $(GO) test -count=1 -timeout 20m -v ./test/observability
+
+.PHONY: bench-load
+bench-load: setup ## How much faster than our server the load generator is: ARGS="--runs 5"
+	$(GO) run ./test/load headroom $(ARGS)
+
+.PHONY: bench-stats
+bench-stats: setup ## What statistics cost, in interleaved pairs, and how fast /metrics answers under load
+	$(GO) test -run '^$$' -bench 'Message' ./test/load
+	$(GO) run ./test/load overhead --of statistics $(ARGS)
+	$(GO) run ./test/load overhead --of scrapes $(ARGS)
+	$(GO) run ./test/load probe
+
 .PHONY: bench
 bench: setup ## Run the benchmarks: BENCH=regexp PKG=./...
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' $(or $(PKG),./...)

@@ -1,7 +1,9 @@
 package observability
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"image/png"
 	"net/http"
 	"os"
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	"govllm/frontend/dashboard"
+	"govllm/test/load/bench"
 	"govllm/test/load/system"
 )
 
@@ -23,11 +26,20 @@ func TestPage(t *testing.T) {
 	programs(t, "chromium")
 	s := start(t, system.Options{Engines: 2, Frontend: []string{"--disable-uvicorn-access-log"},
 		Core: []string{"--cpu-threads", "1", "--block-size", "16", "--max-num-seqs", "4", "--num-gpu-blocks-override", "40"}})
-	for range 2 { // points that have something to show
-		if err := load(t, s, 60); err != nil {
-			t.Fatal(err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { // goes on while the pictures are taken
+		c := bench.Default()
+		c.BaseURL, c.NumPrompts, c.RequestRate, c.InputLen, c.OutputLen, c.IgnoreEOS = s.URL, 100_000, 4, 100, 200, true
+		_, err := bench.Run(ctx, c)
+		ended <- err
+	}()
+	defer func() {
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the load ended with %v", err)
 		}
-	}
+	}()
 	eventually(t, "the page has points with tokens", func() bool {
 		d := pageData(t, s)
 		return len(d.Times) >= 2 && len(d.Series) == 3 && anyAbove(d.Series[0].Columns["generated_tokens"], 0)

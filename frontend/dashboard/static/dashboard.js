@@ -112,6 +112,17 @@ function niceMax(v) {
 
 const clock = ms => new Date(ms).toLocaleTimeString([], {hour: "2-digit", minute: "2-digit"});
 
+// runs are the indices of known values since begin, cut where one is unknown.
+function runs(values, begin) {
+  const found = [[]];
+  values.forEach((v, j) => {
+    if (data.times[j] < begin) return;
+    if (v === null) found.push([]);
+    else found[found.length - 1].push(j);
+  });
+  return found.filter(run => run.length);
+}
+
 function draw(chart) {
   const width = chart.svg.clientWidth || 400, height = 150, left = 52, right = 8, top = 8, bottom = 18;
   const span = spanOf(data), end = data.now * 1000, begin = end - span;
@@ -134,18 +145,13 @@ function draw(chart) {
   }
   shown.forEach((l, i) => {
     const g = element("g", {class: "s" + i % 6});
-    let d = "", points = 0, at = 0;
-    l.values.forEach((v, j) => {
-      if (v === null || data.times[j] < begin) { points = 0; return; }
-      at = j;
-      d += (points++ ? "L" : "M") + x(data.times[j]).toFixed(1) + " " + y(v).toFixed(1);
-    });
-    if (d && shown.length === 1 && !d.includes("M", 1)) {
-      const from = l.values.findIndex((v, j) => v !== null && data.times[j] >= begin);
-      g.append(element("path", {class: "area", d: d + `L${x(data.times[at]).toFixed(1)} ${y(0)}L${x(data.times[from]).toFixed(1)} ${y(0)}Z`}));
+    for (const run of runs(l.values, begin)) { // between gaps
+      const d = "M" + run.map(j => x(data.times[j]).toFixed(1) + " " + y(l.values[j]).toFixed(1)).join("L");
+      const first = x(data.times[run[0]]).toFixed(1), end = x(data.times[run[run.length - 1]]).toFixed(1);
+      if (shown.length === 1) g.append(element("path", {class: "area", d: `${d}L${end} ${y(0)}L${first} ${y(0)}Z`}));
+      if (run.length > 1) g.append(element("path", {d}));
+      else g.append(element("circle", {cx: first, cy: y(l.values[run[0]]), r: 2.5}));
     }
-    if (d) g.append(element("path", {d}));
-    if (d && points === 1) g.append(element("circle", {cx: x(data.times[at]), cy: y(l.values[at]), r: 2.5}));
     chart.svg.append(g);
   });
   chart.at = px => { // the point nearest to a place on the screen
