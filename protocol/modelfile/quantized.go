@@ -1,6 +1,7 @@
 package modelfile
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -171,13 +172,15 @@ func (p *packed) has(part string) bool { _, ok := p.parts[part]; return ok }
 // matrix is a quantized matrix [out, in] in neutral words.
 type matrix struct {
 	out, in, group int
-	q              func(o, i int) int // the stored integer
-	scale          []float32          // [scaleRows, groups]; input-major: [groups, out]
-	zero           func(o, g int) int // nil is 0
-	index          []int32            // [in] group of each input; nil: i/group
-	outMajor       bool               // of scale
-	perTensor      bool               // scale holds one value
+	row            func(dst []float32, o int) // the stored integers of an output
+	zero           func(o, g int) int         // nil is 0
+	scale          []float32                  // [groups, out]; outMajor: [out, groups]; perTensor: one
+	outMajor       bool
+	perTensor      bool
+	index          []int32 // [in] group of each input; nil: i/group
 }
+
+func (m *matrix) groups() int { return (m.in + m.group - 1) / m.group }
 
 // tensor puts the parts together.
 func (p *packed) tensor(q *Quantization) (Tensor, error) {
@@ -229,16 +232,13 @@ var (
 // inputMajor reads what AWQ and GPTQ share: scales [groups, out], and zeros
 // [groups, out/perWord].
 func (p *packed) inputMajor(m *matrix, perWord int) (zeros Tensor, err error) {
-	if m.group == 0 {
-		m.group = m.in
-	}
-	groups := (m.in + m.group - 1) / m.group
-	scales, err := p.part("scales", scalars, groups, m.out)
+	m.group = cmp.Or(m.group, m.in)
+	scales, err := p.part("scales", scalars, m.groups(), m.out)
 	if err != nil {
 		return zeros, err
 	}
 	m.scale = scales.floats()
-	return p.part("qzeros", int32s, groups, m.out/perWord)
+	return p.part("qzeros", int32s, m.groups(), m.out/perWord)
 }
 
 // awqPlace is the nibble of a word that holds each of 8 outputs.
@@ -253,7 +253,12 @@ func (p *packed) awq(m *matrix) error {
 	words := w.Shape[1]
 	m.in, m.out = w.Shape[0], words*8
 	zeros, err := p.inputMajor(m, 8)
-	m.q = func(o, i int) int { return field(w.Data, i*words+o/8, awqPlace[o%8], 4) }
+	m.row = func(dst []float32, o int) {
+		shift := 4 * awqPlace[o%8]
+		for i := range dst {
+			dst[i] = float32(u32(w.Data[4*(i*words+o/8):]) >> shift & 15)
+		}
+	}
 	m.zero = func(o, g int) int { return field(zeros.Data, g*words+o/8, awqPlace[o%8], 4) }
 	return err
 }
@@ -275,7 +280,7 @@ func (p *packed) gptq(m *matrix, q *Quantization) error {
 		return err
 	}
 	words := m.out / perWord
-	m.q = func(o, i int) int { return field(w.Data, i/perWord*m.out+o, i%perWord, q.Bits) }
+	m.row = func(dst []float32, o int) { unpack(dst, w.Data[4*o:], m.out, q.Bits) }
 	m.zero = func(o, g int) int {
 		return (field(zeros.Data, g*words+o/perWord, o%perWord, q.Bits) + q.zeroShift) & (1<<q.Bits - 1)
 	}
@@ -291,13 +296,16 @@ func (p *packed) groups(m *matrix, name string) error {
 	if err != nil {
 		return err
 	}
-	groups := (m.in + m.group - 1) / m.group
-	m.index = make([]int32, m.in)
-	for i := range m.index {
-		m.index[i] = int32(binary.LittleEndian.Uint32(t.Data[4*i:]))
-		if g := m.index[i]; g < 0 || int(g) >= groups {
-			return fmt.Errorf("%s: %w: tensor %q has group %d at %d; there are %d", t.File, ErrInvalid, t.Name, g, i, groups)
+	index, sorted := make([]int32, m.in), true
+	for i := range index {
+		index[i] = int32(u32(t.Data[4*i:]))
+		sorted = sorted && int(index[i]) == i/m.group
+		if g := index[i]; g < 0 || int(g) >= m.groups() {
+			return fmt.Errorf("%s: %w: tensor %q has group %d at %d; there are %d", t.File, ErrInvalid, t.Name, g, i, m.groups())
 		}
+	}
+	if !sorted {
+		m.index = index
 	}
 	return nil
 }
@@ -309,7 +317,11 @@ func (p *packed) int8(m *matrix) error {
 		return err
 	}
 	m.out, m.in = w.Shape[0], w.Shape[1]
-	m.q = func(o, i int) int { return int(int8(w.Data[o*m.in+i])) }
+	m.row = func(dst []float32, o int) {
+		for i, b := range w.Data[o*m.in : (o+1)*m.in] {
+			dst[i] = float32(int8(b))
+		}
+	}
 	if p.has("weight_zero_point") {
 		return fmt.Errorf("%s: tensor %q: zero points of int8 weights are %w", w.File, p.name+".weight_zero_point", ErrUnsupported)
 	}
@@ -318,12 +330,9 @@ func (p *packed) int8(m *matrix) error {
 
 // outputMajor reads compressed-tensors' scales: [out, groups], [out, 1] or [1].
 func (p *packed) outputMajor(m *matrix) error {
-	if m.group == 0 {
-		m.group = m.in
-	}
-	groups := (m.in + m.group - 1) / m.group
+	m.group = cmp.Or(m.group, m.in)
 	m.outMajor = true
-	shape := []int{m.out, groups}
+	shape := []int{m.out, m.groups()}
 	if t := p.parts["weight_scale"]; len(t.Shape) <= 1 {
 		m.perTensor = true
 		shape = slices.Repeat([]int{1}, len(t.Shape))
@@ -335,8 +344,8 @@ func (p *packed) outputMajor(m *matrix) error {
 	return err
 }
 
-// packQuantized: weight_packed [out, in/perWord rounded up], integers around
-// the middle of their range; zero points [out/perWord rounded up, groups].
+// packQuantized: weight_packed [out, in/perWord rounded up]; zero points
+// [out/perWord rounded up, groups], else all in the middle of the range.
 func (p *packed) packQuantized(m *matrix, q *Quantization) error {
 	perWord, middle := 32/q.Bits, 1<<(q.Bits-1)
 	w, err := p.part("weight_packed", int32s, -1, -1)
@@ -353,17 +362,18 @@ func (p *packed) packQuantized(m *matrix, q *Quantization) error {
 		return fmt.Errorf("%s: %w: tensor %q is %v, but %q says %v of %d bits", w.File, ErrInvalid, w.Name, w.Shape, shape.Name, dims, q.Bits)
 	}
 	words := w.Shape[1]
-	m.q = func(o, i int) int { return field(w.Data, o*words+i/perWord, i%perWord, q.Bits) - middle }
+	m.row = func(dst []float32, o int) { unpack(dst, w.Data[4*o*words:], 1, q.Bits) }
+	m.zero = func(int, int) int { return middle }
 	if err := p.outputMajor(m); err != nil {
 		return err
 	}
 	if p.has("weight_zero_point") {
-		groups := (m.in + m.group - 1) / m.group
+		groups := m.groups()
 		zeros, err := p.part("weight_zero_point", int32s, (m.out+perWord-1)/perWord, groups)
 		if err != nil {
 			return err
 		}
-		m.zero = func(o, g int) int { return field(zeros.Data, o/perWord*groups+g, o%perWord, q.Bits) - middle }
+		m.zero = func(o, g int) int { return field(zeros.Data, o/perWord*groups+g, o%perWord, q.Bits) }
 	}
 	if p.has("weight_g_idx") {
 		return p.groups(m, "weight_g_idx")
@@ -373,7 +383,7 @@ func (p *packed) packQuantized(m *matrix, q *Quantization) error {
 
 // field is one of the unsigned integers that a little-endian int32 packs.
 func field(data []byte, word, place, bits int) int {
-	return int(binary.LittleEndian.Uint32(data[4*word:]) >> (place * bits) & (1<<bits - 1))
+	return int(u32(data[4*word:]) >> (place * bits) & (1<<bits - 1))
 }
 
 // ints returns the values of an I64 or I32 tensor.
@@ -381,7 +391,7 @@ func (t *Tensor) ints() []int64 {
 	var list []int64
 	for data := t.Data; len(data) > 0; {
 		if t.DType == "I32" {
-			list, data = append(list, int64(int32(binary.LittleEndian.Uint32(data)))), data[4:]
+			list, data = append(list, int64(int32(u32(data)))), data[4:]
 		} else {
 			list, data = append(list, int64(binary.LittleEndian.Uint64(data))), data[8:]
 		}
@@ -389,38 +399,56 @@ func (t *Tensor) ints() []int64 {
 	return list
 }
 
-// decode sets dst to whole rows. Difference and product are rounded to float32
-// once, the difference being an integer.
+// unpack sets dst to the integers of words that lie stride words apart.
+func unpack(dst []float32, data []byte, stride, bits int) {
+	mask, word := uint32(1)<<bits-1, uint32(0)
+	at, left := 0, 0
+	for i := range dst {
+		if left == 0 {
+			word, left = u32(data[at:]), 32
+			at += 4 * stride
+		}
+		dst[i] = float32(word & mask)
+		word >>= bits
+		left -= bits
+	}
+}
+
+// decode sets dst to whole rows. The difference of integers is exact, so that
+// only the product is rounded.
 func (m *matrix) decode(dst []float32, row int) {
-	groups := (m.in + m.group - 1) / m.group
+	zeros, scales := make([]float32, m.groups()), make([]float32, m.groups())
 	for o := row; len(dst) > 0; o, dst = o+1, dst[m.in:] {
-		g, left := -1, 0
-		var scale float32
-		zero := 0
-		for i := range m.in {
-			if m.index != nil || left == 0 {
-				g, left = g+1, m.group
-				if m.index != nil {
-					g = int(m.index[i])
-				}
-				scale = m.scale[m.at(o, g, groups)]
-				if m.zero != nil {
-					zero = m.zero(o, g)
-				}
+		values := dst[:m.in]
+		m.row(values, o)
+		for g := range zeros {
+			zeros[g], scales[g] = m.at(o, g)
+		}
+		for i, g := range m.index {
+			values[i] = (values[i] - zeros[g]) * scales[g]
+		}
+		if m.index != nil {
+			continue
+		}
+		for g, scale := range scales {
+			zero, part := zeros[g], values[g*m.group:min((g+1)*m.group, m.in)]
+			for i, q := range part {
+				part[i] = (q - zero) * scale
 			}
-			left--
-			dst[i] = float32(m.q(o, i)-zero) * scale
 		}
 	}
 }
 
-// at is where the scale of output o and group g lies.
-func (m *matrix) at(o, g, groups int) int {
+// at returns the zero point and scale of output o and group g.
+func (m *matrix) at(o, g int) (zero, scale float32) {
+	if m.zero != nil {
+		zero = float32(m.zero(o, g))
+	}
 	switch {
 	case m.perTensor:
-		return 0
+		return zero, m.scale[0]
 	case m.outMajor:
-		return o*groups + g
+		return zero, m.scale[o*m.groups()+g]
 	}
-	return g*m.out + o
+	return zero, m.scale[g*m.out+o]
 }

@@ -156,3 +156,20 @@ func TestQuantizedParts(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkDecodeQuantized(b *testing.B) {
+	for _, c := range readQuantized(b) {
+		w, err := openQuantized(b, c.Config, c.Tensors)
+		if err != nil {
+			b.Fatal(err)
+		}
+		x := must(w.Tensor("m.weight", c.Shape...))(b)
+		dst := make([]float32, c.Shape[0]*c.Shape[1])
+		b.Run("as="+strings.ReplaceAll(c.Name, " ", "_"), func(b *testing.B) {
+			for b.Loop() {
+				x.Decode(dst, 0)
+			}
+			b.ReportMetric(float64(b.N)*float64(len(dst))/b.Elapsed().Seconds()/1e6, "Mvalues/s")
+		})
+	}
+}
