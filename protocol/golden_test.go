@@ -392,6 +392,13 @@ func TestOwnGolden(t *testing.T) {
 		{"utility", AppendUtilityCall(nil, &UtilityCall{Method: "sleep", CallID: NewCallID(3), Args: []any{int64(1), "abort"}})},
 		{"outputs_full", AppendOutputs(nil, outputs["outputs_full"])},
 		{"outputs_utility", AppendOutputs(nil, outputs["outputs_utility"])},
+		{"outputs_of_no_step", AppendOutputs(nil, &EngineCoreOutputs{Timestamp: 12345.5, SchedulerStats: &SchedulerStats{
+			NumRunningReqs: 3, NumWaitingReqs: 2, KVCacheUsage: 0.5,
+			Step: StepStats{Known: true, Number: 7, Running: 8, RunningFor: 0.75, NumArrived: 2}}})},
+		{"outputs_extras", AppendOutputs(nil, &EngineCoreOutputs{Timestamp: 12345.5, SchedulerStats: &SchedulerStats{
+			IterationDetails:      &IterationDetails{Index: 7, NumContextReqs: 1, NumContextTokens: 8, NumGenerationReqs: 2, NumGenTokens: 2, ElapsedMS: 1.5},
+			KVCacheEvictionEvents: []KVCacheEvictionEvent{{Lifetime: 2.5, Idle: 0.5, ReuseGaps: []float64{0.25, 1}}},
+			PerfStats:             &PerfStats{NumFlops: 1 << 40, NumReadBytes: 1 << 33, NumWriteBytes: 4096}}})},
 	}
 	var text bytes.Buffer
 	for _, m := range made {

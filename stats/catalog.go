@@ -282,7 +282,7 @@ var catalog = [NumMetrics]Metric{
 	EngineTokenAge: {Name: "vllm:engine_last_token_age_seconds", Kind: Gauge,
 		Help: "Time since the engine's last token, by the frontend's clock. It grows while the engine is idle."},
 	EngineRunningStepTime: {Name: "vllm:engine_running_step_seconds", Kind: Gauge, When: whenOurs,
-		Help: "How long the engine had been at its step when it last said so; 0 between steps and during short ones."},
+		Help: "How long the engine has been at a step that lasts, by its own word and the time since; 0 between steps and during short ones."},
 	RequestsNotTakenIn: {Name: "vllm:num_requests_not_taken_in", Kind: Gauge, When: whenOurs,
 		Help: "Requests that had reached the engine's process and not its scheduler when it last said so, as happens during a long step."},
 	CorruptedRequests: {Name: "vllm:corrupted_requests_total", Kind: Counter, Gate: GateNaNs,

@@ -12,6 +12,7 @@ type EngineStatus struct {
 	MessageAge time.Duration
 	StepAge    time.Duration // a completed step
 	TokenAge   time.Duration
+	StepTime   time.Duration // of a step that lasts, as far as it has told
 
 	// Requests with the engine, as the scheduler last showed them. They sum to
 	// what the frontend has in its table.

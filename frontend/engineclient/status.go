@@ -22,8 +22,8 @@ type StalledError struct {
 	Limit    time.Duration
 	Requests int           // with the engine
 	Silent   time.Duration // since the engine's last message
-	// Step is the one that does not end, 0 if the engine has not told, and
-	// Running how long the engine said it had been at it.
+	// Step is the one that does not end, 0 if the engine has not told of it, and
+	// Running how long the engine has been at it.
 	Step    uint64
 	Running time.Duration
 }
@@ -32,7 +32,7 @@ func (e *StalledError) Error() string {
 	s := fmt.Sprintf("%v: engine %d has %d requests and completed no step for %v, more than %v; its last message came %v ago",
 		ErrEngineStalled, e.Engine, e.Requests, e.For.Round(time.Second), e.Limit, e.Silent.Round(time.Second))
 	if e.Step > 0 {
-		s += fmt.Sprintf(" and said that step %d had been running for %v", e.Step, e.Running.Round(time.Second))
+		s += fmt.Sprintf(", and it has been at step %d for %v", e.Step, e.Running.Round(time.Second))
 	}
 	return s
 }
@@ -52,9 +52,9 @@ type progress struct {
 	completed uint64        // number of the last completed step, if the engine numbers them
 	longest   time.Duration // completed step so far
 
-	// A step that has not ended, as the engine last told.
-	running    uint64
-	runningFor time.Duration
+	// A step that had not ended when the engine last told; 0: none.
+	running      uint64
+	runningSince time.Time
 
 	paused bool // or asleep, by our own call or the engine's word
 	warned bool // its stall is in the log
@@ -89,13 +89,22 @@ func (p *progress) numbered(s *protocol.StepStats, hasOutputs bool, now time.Tim
 	if between && (s.Number < p.completed || s.Running > 0 && s.Running <= p.completed) {
 		return true
 	}
-	p.running, p.runningFor = s.Running, seconds(s.RunningFor)
+	p.running, p.runningSince = s.Running, now.Add(-seconds(s.RunningFor))
 	p.setPaused(s.Paused, now)
 	if s.Number != p.completed {
 		p.completed = s.Number
 		p.complete(now, seconds(s.Duration), true)
 	}
 	return false
+}
+
+// stepTime is how long the engine has been at a step that lasts; 0: it is at
+// none, or at one that it has not told of yet.
+func (p *progress) stepTime(now time.Time) time.Duration {
+	if p.running == 0 {
+		return 0
+	}
+	return now.Sub(p.runningSince)
 }
 
 func (p *progress) complete(now time.Time, took time.Duration, counts bool) {
@@ -125,7 +134,7 @@ func (e *engineLoad) stalled(index int, now time.Time, timeout time.Duration) *S
 		return nil
 	}
 	return &StalledError{Engine: index, For: idle, Limit: limit, Requests: e.inFlight,
-		Silent: now.Sub(p.message), Step: p.running, Running: p.runningFor}
+		Silent: now.Sub(p.message), Step: p.running, Running: p.stepTime(now)}
 }
 
 // status splits the requests that we know of by what the scheduler last
@@ -141,6 +150,7 @@ func (e *engineLoad) status(index int, now time.Time, timeout time.Duration) sta
 		Running:    running,
 		Queued:     queued,
 		Sent:       e.inFlight - running - queued,
+		StepTime:   e.stepTime(now),
 		Stalled:    e.stalled(index, now, timeout) != nil,
 	}
 }

@@ -113,6 +113,8 @@ func TestAges(t *testing.T) {
 		check(0, 1, 2)
 		w.checkValue(4, "vllm:num_requests_waiting")
 		w.checkValue(1, "vllm:engine_running_step_seconds")
+		time.Sleep(time.Second)
+		w.checkValue(2, "vllm:engine_running_step_seconds")
 		w.checkValue(3, "vllm:num_requests_not_taken_in")
 		w.said(1, 0, 2*time.Second, output("a", none, 1))
 		w.checkValue(0, "vllm:engine_running_step_seconds")
@@ -167,7 +169,7 @@ func TestStall(t *testing.T) {
 				if n := strings.Count(w.log.String(), "engine stalled"); n != 1 {
 					t.Errorf("%d log lines of a stall, want 1:\n%s", n, w.log.String())
 				}
-				if talks && !strings.Contains(w.log.String(), "step 1 had been running for 1s") {
+				if talks && !strings.Contains(w.log.String(), "it has been at step 1 for") {
 					t.Errorf("the log lacks the step:\n%s", w.log.String())
 				}
 				w.said(1, 0, 36*time.Second, output("a", none, 1))

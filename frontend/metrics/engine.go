@@ -307,7 +307,7 @@ func (t *steps) gauges(r *Recorder, s *protocol.StepStats) {
 	r.set(t.runningTokens, float64(s.NumResidentTokens))
 	r.set(t.pendingTokens, float64(s.NumPendingTokens))
 	r.set(t.loadTokens, float64(s.NumLoadTokens()))
-	r.set(t.runningStep, s.RunningFor)
+	r.set(t.runningStep, s.RunningFor) // goes on at each scrape, see show
 	r.set(t.notTakenIn, float64(s.NumArrived))
 }
 

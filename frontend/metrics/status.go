@@ -64,6 +64,8 @@ func (e *engine) show(s *stats.EngineStatus) {
 	t.tokenAge.Set(seconds(s.TokenAge))
 	if s.Dead {
 		e.died()
+	} else if e.reportsSteps.Load() {
+		e.steps.runningStep.Set(seconds(s.StepTime))
 	}
 }
 

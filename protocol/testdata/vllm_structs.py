@@ -180,6 +180,34 @@ class SpecDecodingStats:
 
 
 @dataclasses.dataclass
+class KVCacheEvictionEvent:
+    lifetime_seconds: float
+    idle_seconds: float
+    reuse_gaps_seconds: tuple[float, ...]
+
+
+@dataclasses.dataclass
+class SchedulerIterationDetails:
+    iteration_index: int
+    num_ctx_requests: int
+    num_ctx_tokens: int
+    num_generation_requests: int
+    num_generation_tokens: int
+    elapsed_ms: float
+    num_encoder_inputs: int = 0
+    num_encoder_output_tokens: int = 0
+    is_dummy: bool = False
+
+
+@dataclasses.dataclass
+class PerfStats:
+    num_flops_per_gpu: int = 0
+    num_read_bytes_per_gpu: int = 0
+    num_write_bytes_per_gpu: int = 0
+    debug_stats: Any = None
+
+
+@dataclasses.dataclass
 class SchedulerStats:
     num_running_reqs: int = 0
     num_waiting_reqs: int = 0
@@ -188,17 +216,17 @@ class SchedulerStats:
     step_counter: int = 0
     current_wave: int = 0
     kv_cache_usage: float = 0.0
-    iteration_details: Any = None
+    iteration_details: SchedulerIterationDetails | None = None
     prefix_cache_stats: PrefixCacheStats = dataclasses.field(default_factory=PrefixCacheStats)
     connector_prefix_cache_stats: PrefixCacheStats | None = None
-    kv_cache_eviction_events: list = dataclasses.field(default_factory=list)
+    kv_cache_eviction_events: list[KVCacheEvictionEvent] = dataclasses.field(default_factory=list)
     spec_decoding_stats: SpecDecodingStats | None = None
     kv_connector_stats: dict[str, Any] | None = None
     ec_connector_stats: dict[str, Any] | None = None
     waiting_lora_adapters: dict[str, int] = dataclasses.field(default_factory=dict)
     running_lora_adapters: dict[str, int] = dataclasses.field(default_factory=dict)
     cudagraph_stats: Any = None
-    perf_stats: Any = None
+    perf_stats: PerfStats | None = None
 
 
 class EngineCoreOutputs(msgspec.Struct, array_like=True, omit_defaults=True):
