@@ -17,9 +17,9 @@ import (
 
 const (
 	maxRedirects = 10
-	maxTries     = 6 // in a row that bring nothing
 
-	maxTriesUnanswered = 2 // by a hub that has not answered yet
+	maxTries           = 6 // in a row that bring nothing
+	maxTriesUnanswered = 2 // of a hub that has not answered yet
 
 	firstPause   = 500 * time.Millisecond
 	longestPause = 8 * time.Second
@@ -146,7 +146,7 @@ func (c *Client) unreachable(err error) error {
 }
 
 // mayPass says whether trying again could help.
-func mayPass(err error) bool {
+func (c *Client) mayPass(err error) bool {
 	if e := new(statusError); errors.As(err, &e) {
 		switch e.status {
 		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
@@ -155,7 +155,7 @@ func mayPass(err error) bool {
 		}
 		return false
 	}
-	if e := new(net.DNSError); errors.As(err, &e) && e.IsNotFound {
+	if e := new(net.DNSError); errors.As(err, &e) && e.IsNotFound && !c.answered.Load() {
 		return false // no network, or no such host
 	}
 	return errors.Is(err, ErrUnreachable) || errors.Is(err, errInterrupted)
@@ -167,7 +167,7 @@ func mayPass(err error) bool {
 func (c *Client) retry(ctx context.Context, what string, try func() (progress bool, err error)) error {
 	for failures := 0; ; {
 		progress, err := try()
-		if err == nil || ctx.Err() != nil || !mayPass(err) {
+		if err == nil || ctx.Err() != nil || !c.mayPass(err) {
 			return err
 		}
 		if progress {

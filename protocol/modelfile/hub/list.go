@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,7 +126,7 @@ func (c *Client) complete(ctx context.Context, req Request, l *listing, paths []
 
 // hashOf takes the checksum of the file behind a redirect, else of the answer.
 func hashOf(h http.Header) string {
-	return strings.Trim(strings.TrimPrefix(firstOf(h.Get("X-Linked-Etag"), h.Get("ETag")), "W/"), `"`)
+	return strings.Trim(strings.TrimPrefix(cmp.Or(h.Get("X-Linked-Etag"), h.Get("ETag")), "W/"), `"`)
 }
 
 func (c *Client) fileURL(repo, commit, path string) string {

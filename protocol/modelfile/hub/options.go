@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -72,11 +73,11 @@ func New(opt Options) (*Client, error) {
 	if err != nil && (opt.CacheDir == "" || opt.Token == "") {
 		return nil, err
 	}
-	c.cacheDir = firstOf(opt.CacheDir, envPath("HF_HUB_CACHE"), envPath("HUGGINGFACE_HUB_CACHE"), filepath.Join(home, "hub"))
+	c.cacheDir = cmp.Or(opt.CacheDir, envPath("HF_HUB_CACHE"), envPath("HUGGINGFACE_HUB_CACHE"), filepath.Join(home, "hub"))
 	if c.cacheDir, err = filepath.Abs(c.cacheDir); err != nil {
 		return nil, err
 	}
-	if err := c.setEndpoint(firstOf(opt.Endpoint, os.Getenv("HF_ENDPOINT"), defaultEndpoint)); err != nil {
+	if err := c.setEndpoint(cmp.Or(opt.Endpoint, os.Getenv("HF_ENDPOINT"), defaultEndpoint)); err != nil {
 		return nil, err
 	}
 	if err := c.setToken(opt.Token, home); err != nil {
@@ -112,7 +113,7 @@ func (c *Client) setToken(given, home string) error {
 			c.token, c.tokenFrom = v, "the token in "+name
 		}
 	}
-	if file := firstOf(envPath("HF_TOKEN_PATH"), filepath.Join(home, "token")); c.token == "" && given == "" {
+	if file := cmp.Or(envPath("HF_TOKEN_PATH"), filepath.Join(home, "token")); c.token == "" && given == "" {
 		if data, err := os.ReadFile(file); err == nil {
 			c.token, c.tokenFrom = strings.TrimSpace(string(data)), "the token in "+file
 		}
@@ -168,15 +169,6 @@ func isTrue(name string) bool {
 		return true
 	}
 	return false
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 func pause(ctx context.Context, d time.Duration) error {
