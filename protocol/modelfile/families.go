@@ -220,6 +220,7 @@ func (c *Config) layersToList() int { return min(c.NumLayers, maxLayers+1) }
 // layers sets which layers see only window positions: layer_types, or else
 // those for which isLocal is true. window 0 is none.
 func (o *object) layers(c *Config, window int, isLocal func(i int) bool) {
+	o.accept("layer_types")
 	local, any := make([]bool, c.layersToList()), false
 	var kinds []string
 	listed := o.decode("layer_types", &kinds, "a list of names")
@@ -245,7 +246,6 @@ func (o *object) layers(c *Config, window int, isLocal func(i int) bool) {
 		o.refuse("layer_types", "it has sliding_attention and the config no sliding_window in use")
 		return
 	}
-	o.accept("layer_types")
 	if !any {
 		return
 	}
