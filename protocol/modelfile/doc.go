@@ -16,7 +16,7 @@
 // A directory without config.json that holds one GGUF file is that file; a
 // GGUF file split into shards is called by the first.
 //
-// Config describes a dense decoder in neutral words. Each architecture has one
+// Config describes a decoder in neutral words. Each architecture has one
 // small reader (see families.go), and what config.json asks of the computation
 // beyond that is refused by name and value, never ignored: see changesResult.
 //
