@@ -325,9 +325,7 @@ func (e *engine) iteration(it *stats.Iteration) {
 	for _, seconds := range it.TimeToFirstToken {
 		e.ttft.Observe(seconds)
 	}
-	for _, seconds := range it.InterTokenLatency {
-		e.itl.Observe(seconds)
-	}
+	observeAll(e.itl, it.InterTokenLatency)
 	for i := range it.Finished {
 		e.finished(&it.Finished[i])
 	}

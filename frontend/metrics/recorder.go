@@ -200,7 +200,7 @@ func (r *Recorder) logLine(ctx context.Context, l *stats.LogLine) {
 type families struct {
 	gauges     [stats.NumMetrics]*prometheus.GaugeVec
 	counters   [stats.NumMetrics]*prometheus.CounterVec
-	histograms [stats.NumMetrics]*prometheus.HistogramVec
+	histograms [stats.NumMetrics]*batchVec
 	aliases    map[stats.ID]stats.ID // by the metric whose old name is shown
 }
 
@@ -222,7 +222,7 @@ func (r *Registry) families(c Config) (*families, error) {
 		case stats.Counter:
 			f.counters[id] = m.counter(d.Name, d.Help, labels...)
 		case stats.Histogram:
-			f.histograms[id] = m.histogram(d.Name, d.Help, c.Buckets.Buckets(d.Family, c.MaxModelLen), labels...)
+			f.histograms[id] = m.batches(d.Name, d.Help, c.Buckets.Buckets(d.Family, c.MaxModelLen), labels...)
 		}
 	}
 	return f, m.err

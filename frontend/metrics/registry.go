@@ -76,6 +76,12 @@ func (m *maker) histogram(name, help string, buckets []float64, labels ...string
 	return v
 }
 
+func (m *maker) batches(name, help string, buckets []float64, labels ...string) *batchVec {
+	v := newBatchVec(prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: m.constant, Buckets: buckets}, labels)
+	m.register(name, help, dto.MetricType_HISTOGRAM, v)
+	return v
+}
+
 func (m *maker) register(name, help string, kind dto.MetricType, c prometheus.Collector) {
 	if m.err != nil {
 		return
