@@ -1,6 +1,8 @@
 package outputs
 
 import (
+	"unicode/utf8"
+
 	"govllm/frontend/tokenizer"
 	"govllm/protocol"
 )
@@ -10,7 +12,7 @@ type TokenLogprob struct {
 	ID      int32
 	Text    string // what the token adds to the text: see Logprobs
 	Bytes   []byte // of the token alone; not to be modified
-	Hidden  bool   // the text leaves it out, a special token
+	Chars   int    // code points that it adds to the text; of no alternative
 	Logprob float64
 	Rank    int64 // among all tokens, from 1; 0 if unknown
 	// Top are the alternatives: the token itself, then the others as asked for,
@@ -27,25 +29,33 @@ const minLogprob = -9999
 // it, so that the tokens' texts join to the continuation's; alternatives are
 // worded as if they stood in the token's place.
 type Logprobs struct {
-	tokenBytes func(id int32) []byte
-	hidden     func(id int32) bool
-	pending    []byte // of an incomplete character
+	cfg     LogprobsConfig
+	pending []byte // of an incomplete character
 }
 
-// NewLogprobs returns the words of a continuation's beginning. tokenBytes gives
-// the bytes of a token; hidden, which may be nil, tells tokens that the text
-// leaves out: they have a text of their own and join no character.
-func NewLogprobs(tokenBytes func(id int32) []byte, hidden func(id int32) bool) *Logprobs {
-	if hidden == nil {
-		hidden = func(int32) bool { return false }
+// LogprobsConfig says what tokens mean.
+type LogprobsConfig struct {
+	// TokenBytes gives the bytes of a token.
+	TokenBytes func(id int32) []byte
+	// Hidden tells tokens that the text leaves out: they have a text of their
+	// own and join no character. nil: there are none.
+	Hidden func(id int32) bool
+	// Detokenizer makes the text that Chars count. It is for this alone.
+	Detokenizer Detokenizer
+}
+
+// NewLogprobs returns the words of a continuation's beginning.
+func NewLogprobs(cfg LogprobsConfig) *Logprobs {
+	if cfg.Hidden == nil {
+		cfg.Hidden = func(int32) bool { return false }
 	}
-	return &Logprobs{tokenBytes: tokenBytes, hidden: hidden}
+	return &Logprobs{cfg: cfg}
 }
 
 // First words a token of which no log probability is known: a prompt's first.
 func (l *Logprobs) First(id int32) TokenLogprob {
 	t := l.word(id, 0, 0)
-	l.advance(t)
+	l.advance(&t)
 	return t
 }
 
@@ -64,13 +74,14 @@ func (l *Logprobs) Next(rows *protocol.LogprobsLists, i int) TokenLogprob {
 			t.Top = append(t.Top, l.word(ids[j], logprobs[j], int64(j)))
 		}
 	}
-	l.advance(t)
+	l.advance(&t)
 	return t
 }
 
 // advance takes a token into the text.
-func (l *Logprobs) advance(t TokenLogprob) {
-	if t.Hidden {
+func (l *Logprobs) advance(t *TokenLogprob) {
+	t.Chars = utf8.RuneCountInString(l.cfg.Detokenizer.Append(t.ID))
+	if l.cfg.Hidden(t.ID) {
 		return
 	}
 	l.pending = append(l.pending, t.Bytes...)
@@ -79,12 +90,12 @@ func (l *Logprobs) advance(t TokenLogprob) {
 }
 
 func (l *Logprobs) word(id int32, logprob float32, rank int64) TokenLogprob {
-	t := TokenLogprob{ID: id, Bytes: l.tokenBytes(id), Hidden: l.hidden(id), Rank: rank, Logprob: minLogprob}
+	t := TokenLogprob{ID: id, Bytes: l.cfg.TokenBytes(id), Rank: rank, Logprob: minLogprob}
 	if p := float64(logprob); p > minLogprob {
 		t.Logprob = p
 	}
 	all := t.Bytes
-	if len(l.pending) > 0 && !t.Hidden {
+	if len(l.pending) > 0 && !l.cfg.Hidden(id) {
 		all = append(append([]byte(nil), l.pending...), t.Bytes...)
 	}
 	text, _ := tokenizer.AppendLossy(nil, all)

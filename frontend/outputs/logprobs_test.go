@@ -1,6 +1,7 @@
 package outputs
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -15,11 +16,12 @@ func TestLogprobs(t *testing.T) {
 		TokenIDs: []int32{0, 3, 0, 1, 0, 3, 2, 3, 1, 3, 5, 0, 4, 0, 3, 5, 0, 3},
 		Logprobs: []float32{-1, -0.5, -1, -2, -1, -1.5, -3, -1, -2, float32(math.Inf(-1)), -4, -5, -1, -2, -3, -1, -2, -3},
 	}
-	l := NewLogprobs(func(id int32) []byte { return []byte(tokens[id]) }, nil)
+	l := NewLogprobs(LogprobsConfig{TokenBytes: func(id int32) []byte { return []byte(tokens[id]) }, Detokenizer: &pieces{texts: []string{"a", "~", "😀", " b", "\uFFFD", "~"}}})
 	var texts, top []string
+	var chars []int
 	for i := range rows.NumTokens {
 		e := l.Next(rows, i)
-		texts = append(texts, e.Text)
+		texts, chars = append(texts, e.Text), append(chars, e.Chars)
 		var words []string
 		for _, alternative := range e.Top {
 			words = append(words, alternative.Text)
@@ -36,6 +38,9 @@ func TestLogprobs(t *testing.T) {
 	if got, want := strings.Join(texts, "|"), "a||😀| b|\uFFFD|"; got != want {
 		t.Errorf("texts %q, want %q", got, want)
 	}
+	if got, want := fmt.Sprint(chars), "[1 0 1 2 1 0]"; got != want {
+		t.Errorf("code points %s, want %s", got, want)
+	}
 	// The token itself is first and not repeated; alternatives see what is
 	// pending.
 	if got, want := strings.Join(top, "|"), "a, b|,a, b|😀,\uFFFD b,\uFFFD| b,,a|\uFFFD,a, b|,a, b"; got != want {
@@ -51,7 +56,7 @@ func FuzzLogprobsJoin(f *testing.F) {
 			t.Skip("not a text")
 		}
 		n := int(size)%4 + 1
-		l := NewLogprobs(func(id int32) []byte { return []byte(text[int(id)*n : min(len(text), (int(id)+1)*n)]) }, nil)
+		l := NewLogprobs(LogprobsConfig{TokenBytes: func(id int32) []byte { return []byte(text[int(id)*n : min(len(text), (int(id)+1)*n)]) }, Detokenizer: &pieces{texts: make([]string, len(text))}})
 		var got strings.Builder
 		for id := 0; id*n < len(text); id++ {
 			got.WriteString(l.Next(&protocol.LogprobsLists{NumTokens: 1, Width: 1, TokenIDs: []int32{int32(id)}, Logprobs: []float32{-1}}, 0).Text)

@@ -397,7 +397,14 @@ func testCancel(t *testing.T, s *system) {
 	}
 	_, id, _ := strings.Cut(string(head[:n]), `"id":"`)
 	id, _, _ = strings.Cut(id, `"`)
-	s.cancel(t, id)
+	s.eventually(t, "the stream is in the registry", func() bool {
+		resp, err := http.Post(s.url+"/inference/v1/abort_requests", "application/json", strings.NewReader(`{"request_ids":["nobody","`+id+`"]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		readAll(t, resp)
+		return resp.StatusCode == http.StatusOK
+	})
 	rest, err := io.ReadAll(resp.Body)
 	if err != nil || !strings.Contains(string(rest), `"finish_reason":"abort"`) || !strings.HasSuffix(string(rest), "data: [DONE]\n\n") {
 		t.Errorf("a cancelled stream ends with %q, %v", rest[max(0, len(rest)-300):], err)

@@ -263,6 +263,11 @@ func (s *Server) template(c *conversation) (*chat.Template, jinja.Limits, error)
 		}
 		return s.cfg.Templates.For(c.Tools != nil), jinja.Limits{}, nil
 	}
+	if s.cfg.Templates != nil { // as in transformers, one of the model's may be named
+		if t := s.cfg.Templates.Named(*c.Template); t != nil {
+			return t, jinja.Limits{}, nil
+		}
+	}
 	if n := len(*c.Template); n > maxRequestTemplate {
 		return nil, jinja.Limits{}, invalid("chat_template", "chat_template has %d bytes, more than the %d allowed; give it to the server with --chat-template FILE.", n, maxRequestTemplate)
 	}

@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -147,19 +148,20 @@ func (c *completionRequest) echoed(q *sequence, text string, logprobs []outputs.
 	if q.logprobs != nil {
 		prompt := q.scores.entries
 		if c.ReturnTokenIDs { // then the text shows none of them
-			prompt = hideAll(prompt)
+			prompt = hidden(prompt)
 		}
 		logprobs = append(prompt[:len(prompt):len(prompt)], logprobs...)
 	}
 	return text, logprobs
 }
 
-func hideAll(entries []outputs.TokenLogprob) []outputs.TokenLogprob {
-	hidden := make([]outputs.TokenLogprob, len(entries))
-	for i, e := range entries {
-		hidden[i], hidden[i].Hidden = e, true
+// hidden are entries of tokens that the text does not show.
+func hidden(entries []outputs.TokenLogprob) []outputs.TokenLogprob {
+	out := slices.Clone(entries)
+	for i := range out {
+		out[i].Chars = 0
 	}
-	return hidden
+	return out
 }
 
 // createCompletion serves POST /v1/completions.

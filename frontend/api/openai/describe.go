@@ -58,6 +58,8 @@ func endpoints() map[string]endpoint {
 			fields: func() []field { return new(chatRequest).fields() }, response: openapi.SchemaOf[renderedRequest]()},
 		"POST /inference/v1/generate": {summary: "Tokens in, tokens out.", request: "GenerateRequest", required: []string{"token_ids", "sampling_params"},
 			fields: func() []field { return new(generateRequest).fields() }, response: openapi.SchemaOf[generateResponse](), streams: true},
+		"POST /inference/v1/abort_requests": {summary: "End the running requests of those IDs, as DELETE /v1/requests/{id} does one by one.", request: "AbortRequest", required: []string{"request_ids"},
+			fields: func() []field { return abortFields(new([]string)) }},
 		"GET /v1/models":           {summary: "The names that requests may give as model.", response: openapi.SchemaOf[modelList]()},
 		"DELETE /v1/requests/{id}": {summary: "End the running requests of that ID; they are answered with what they have.", response: openapi.SchemaOf[cancelResponse]()},
 		"GET /health":              {summary: "Liveness: 503 once the engine is dead."},

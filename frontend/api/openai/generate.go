@@ -131,7 +131,7 @@ func (s *Server) submit(ctx context.Context, o *order) ([]*sequence, error) {
 			if err != nil {
 				closeAll(seqs)
 				if ctx.Err() != nil {
-					return nil, ended(ctx)
+					return nil, endedEarly(ctx)
 				}
 				return nil, err
 			}
@@ -157,7 +157,10 @@ func (s *Server) newSequence(o *order, j *job, stream *engineclient.Stream, inde
 		if j.params.SkipSpecialTokens {
 			hidden = s.cfg.Tokenizer.IsSpecial
 		}
-		q.logprobs = &logprobsForm{wording: o.wording, words: outputs.NewLogprobs(s.cfg.Tokenizer.TokenBytes, hidden)}
+		q.logprobs = &logprobsForm{wording: o.wording, words: outputs.NewLogprobs(outputs.LogprobsConfig{
+			TokenBytes: s.cfg.Tokenizer.TokenBytes, Hidden: hidden,
+			Detokenizer: s.cfg.Tokenizer.NewDetokenizer(j.prompt.ids, j.params.SkipSpecialTokens),
+		})}
 	}
 	if j.params.PromptLogprobs != nil {
 		q.scores = s.newPromptLogprobs(&j.prompt)

@@ -97,11 +97,42 @@ func ended(ctx context.Context) error {
 	return errClientGone
 }
 
+// endedEarly is ended for a request of which nothing is with the engines: it
+// has nothing to tell, so cancelling it is an error as well.
+func endedEarly(ctx context.Context) error {
+	if err := ended(ctx); !errors.Is(err, errCancelled) {
+		return err
+	}
+	return &APIError{Status: http.StatusBadRequest, Type: "BadRequestError", Code: "cancelled",
+		Message: "The request was cancelled by its ID before it began."}
+}
+
 type cancelResponse struct {
 	ID        string `json:"id"`
 	Object    string `json:"object"`
 	Cancelled int    `json:"cancelled"` // requests of that ID
 }
+
+// abortRequests serves POST /inference/v1/abort_requests, vLLM's way to cancel:
+// a list of IDs, of which those that do not run are passed over.
+// Source: vllm/entrypoints/scale_out/token_in_token_out/api_router.py.
+func (s *Server) abortRequests(w http.ResponseWriter, r *http.Request) {
+	var ids []string
+	unknown, err := decodeBody(r, abortFields(&ids))
+	if err == nil && ids == nil {
+		err = invalid("request_ids", "`request_ids` must be provided.")
+	}
+	if err != nil {
+		s.fail(w, r, err, "")
+		return
+	}
+	s.logUnknown(unknown)
+	for _, id := range ids {
+		s.live.cancel(id)
+	}
+}
+
+func abortFields(ids *[]string) []field { return []field{stringsField("request_ids", ids)} }
 
 // cancelRequest serves DELETE /v1/requests/{id}: 404 if no such request runs.
 // The request itself is answered with what it has, finish_reason "abort".

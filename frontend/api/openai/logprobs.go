@@ -2,7 +2,6 @@ package openai
 
 import (
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
@@ -142,9 +141,7 @@ func (l *logprobsForm) form(entries []outputs.TokenLogprob) any {
 	c := &completionLogprobs{TextOffset: []int{}, TokenLogprobs: []*float64{}, Tokens: []string{}, TopLogprobs: []topLogprobs{}}
 	for _, e := range entries {
 		c.TextOffset = append(c.TextOffset, l.offset)
-		if !e.Hidden {
-			l.offset += utf8.RuneCountInString(e.Text)
-		}
+		l.offset += e.Chars
 		c.Tokens = append(c.Tokens, l.name(e))
 		if e.Top == nil { // a prompt's first token
 			c.TokenLogprobs, c.TopLogprobs = append(c.TokenLogprobs, nil), append(c.TopLogprobs, nil)
@@ -237,15 +234,18 @@ type promptLogprobs struct {
 }
 
 func (s *Server) newPromptLogprobs(prompt *tokens) *promptLogprobs {
-	p := &promptLogprobs{prompt: prompt, words: outputs.NewLogprobs(s.cfg.Tokenizer.TokenBytes, nil)}
+	p := &promptLogprobs{prompt: prompt, words: outputs.NewLogprobs(outputs.LogprobsConfig{
+		TokenBytes: s.cfg.Tokenizer.TokenBytes, Detokenizer: s.cfg.Tokenizer.NewDetokenizer(nil, false),
+	})}
 	p.append(p.words.First(prompt.ids[0]))
 	return p
 }
 
-// append adds the next token's entry and notes whether the text shows it.
+// append adds the next token's entry. The text does not show the template's.
 func (p *promptLogprobs) append(e outputs.TokenLogprob) {
-	i := len(p.entries)
-	e.Hidden = i < p.prompt.before || i >= len(p.prompt.ids)-p.prompt.after
+	if i := len(p.entries); i < p.prompt.before || i >= len(p.prompt.ids)-p.prompt.after {
+		e.Chars = 0
+	}
 	p.entries = append(p.entries, e)
 }
 

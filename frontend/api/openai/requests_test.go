@@ -273,6 +273,24 @@ func TestCancelByID(t *testing.T) {
 	}
 }
 
+// A request that is cancelled while it is being sent has nothing to tell, and
+// nothing of it is left running.
+func TestCancelWhileSending(t *testing.T) {
+	var s *Server
+	var engine *scripted
+	s, engine = newScripted(t, func(*protocol.EngineCoreRequest) []protocol.EngineCoreOutput {
+		s.live.cancel("mine")
+		return nil
+	}, nil)
+	w := post(s, "/v1/completions", `{"prompt":"a","n":3,"request_id":"mine"}`)
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "cancelled") {
+		t.Errorf("the request answers %d %s, want 400", w.Code, w.Body)
+	}
+	if len(engine.added) != 1 || len(engine.aborted) != 1 {
+		t.Errorf("%d requests were sent and %d aborted, want 1 and 1", len(engine.added), len(engine.aborted))
+	}
+}
+
 // Names that nobody knows are told once each, and only so many of them.
 func TestUnknownFieldsAreToldOnce(t *testing.T) {
 	var logged bytes.Buffer
@@ -341,15 +359,34 @@ func TestTruncateKeepsTheTemplate(t *testing.T) {
 
 // Special tokens that the text leaves out do not move the offsets.
 func TestOffsetsLeaveOutHiddenTokens(t *testing.T) {
-	form := &logprobsForm{wording: wording{kind: completionForm}}
-	entry := func(text string, hidden bool) outputs.TokenLogprob {
-		e := outputs.TokenLogprob{Text: text, Hidden: hidden}
-		e.Top = []outputs.TokenLogprob{e}
-		return e
+	tok := builtinTokenizer()
+	special := func(text string) int32 {
+		id, ok := tok.TokenToID(text)
+		if !ok || !tok.IsSpecial(id) {
+			t.Fatalf("%s is no special token", text)
+		}
+		return id
 	}
-	c := form.form([]outputs.TokenLogprob{entry("<s>", true), entry("né", false), entry("</s>", true), entry("b", false)}).(*completionLogprobs)
-	if fmt.Sprint(c.TextOffset) != "[0 0 2 2]" {
-		t.Errorf("offsets %v, want [0 0 2 2]", c.TextOffset)
+	word, err := tok.Encode("é", false)
+	if err != nil || len(word) == 0 {
+		t.Fatal(word, err)
+	}
+	ids := append([]int32{special("<|user|>")}, word...)
+	ids = append(ids, special("<|assistant|>"), word[0])
+	for _, tc := range []struct {
+		skip bool
+		want int // offset of the last token
+	}{{true, 1}, {false, 1 + len("<|user|>") + len("<|assistant|>")}} {
+		cfg := outputs.LogprobsConfig{TokenBytes: tok.TokenBytes, Detokenizer: tok.NewDetokenizer(nil, tc.skip)}
+		if tc.skip {
+			cfg.Hidden = tok.IsSpecial
+		}
+		form := &logprobsForm{wording: wording{kind: completionForm}, words: outputs.NewLogprobs(cfg)}
+		rows := &protocol.LogprobsLists{NumTokens: len(ids), Width: 1, TokenIDs: ids, Logprobs: make([]float32, len(ids))}
+		c := form.form(form.entries(ids, rows)).(*completionLogprobs)
+		if got := c.TextOffset[len(ids)-1]; got != tc.want {
+			t.Errorf("special tokens skipped %t: offsets %v of %q, want the last %d", tc.skip, c.TextOffset, c.Tokens, tc.want)
+		}
 	}
 }
 

@@ -81,20 +81,21 @@ func New(cfg Config) *Server {
 // handlers are the routes of this package.
 func (s *Server) handlers() map[string]http.HandlerFunc {
 	handlers := map[string]http.HandlerFunc{
-		"POST /v1/completions":             s.admitted(s.createCompletion),
-		"POST /v1/chat/completions":        s.admitted(s.createChatCompletion),
-		"POST /tokenize":                   s.tokenize,
-		"POST /detokenize":                 s.detokenize,
-		"GET /v1/models":                   s.listModels,
-		"POST /v1/completions/render":      s.renderCompletion,
-		"POST /v1/chat/completions/render": s.renderChatCompletion,
-		"POST /inference/v1/generate":      s.admitted(s.generate),
-		"DELETE /v1/requests/{id}":         s.cancelRequest,
-		"GET /health":                      s.health,
-		"GET /ping":                        s.health,
-		"POST /ping":                       s.health,
-		"GET /version":                     s.version,
-		"GET /ready":                       s.ready,
+		"POST /v1/completions":              s.admitted(s.createCompletion),
+		"POST /v1/chat/completions":         s.admitted(s.createChatCompletion),
+		"POST /tokenize":                    s.tokenize,
+		"POST /detokenize":                  s.detokenize,
+		"GET /v1/models":                    s.listModels,
+		"POST /v1/completions/render":       s.renderCompletion,
+		"POST /v1/chat/completions/render":  s.renderChatCompletion,
+		"POST /inference/v1/abort_requests": s.abortRequests,
+		"POST /inference/v1/generate":       s.admitted(s.generate),
+		"DELETE /v1/requests/{id}":          s.cancelRequest,
+		"GET /health":                       s.health,
+		"GET /ping":                         s.health,
+		"POST /ping":                        s.health,
+		"GET /version":                      s.version,
+		"GET /ready":                        s.ready,
 	}
 	if s.cfg.DevMode {
 		maps.Copy(handlers, s.devRoutes())
