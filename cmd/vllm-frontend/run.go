@@ -48,6 +48,14 @@ func run(ctx context.Context, opts *flags.Frontend, settings map[string]string, 
 	if _, err := metricsSwitches(opts); err != nil {
 		return err
 	}
+	if opts.LogOutputs && !opts.LogRequests {
+		return errors.New("--enable-log-outputs needs --enable-log-requests")
+	}
+	front := newFrontDoor(openai.ErrorFormat(opts.ErrorFormat))
+	server, err := newServer(opts, front, log)
+	if err != nil {
+		return err
+	}
 	api, err := loadModel(ctx, opts, log)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -61,14 +69,6 @@ func run(ctx context.Context, opts *flags.Frontend, settings map[string]string, 
 	}
 	defer closeConn(conn, log)
 
-	if opts.LogOutputs && !opts.LogRequests {
-		return errors.New("--enable-log-outputs needs --enable-log-requests")
-	}
-	front := newFrontDoor(openai.ErrorFormat(opts.ErrorFormat))
-	server, err := newServer(opts, front, log)
-	if err != nil {
-		return err
-	}
 	listener, err := httpserver.Listen(opts.Host, opts.Port, opts.UDS)
 	if err != nil {
 		return apiListenError(err, &opts.HTTP)

@@ -8,7 +8,11 @@
 //	prompt.go    prompts to tokens   message.go   messages, tools.go tools
 //	generate.go  tokens to answers   logprobs.go, sse.go  their forms
 //	live.go      cancel by ID, timeout_ms
-//	errors.go    the one table of what users are told
+//	admit.go     what a request holds from its arrival on
+//	errors.go    the one table of what users are told, in two shapes
+//	requestlog.go  what is logged of requests
+//	dev.go       /ready, and the routes of development mode
+//	describe.go  /openapi.json, made of the fields that parse
 //
 // A request ends early when its client leaves, when its timeout_ms is over
 // (counted from its arrival, the queue included: 408, or an error event in a
@@ -28,6 +32,7 @@
 //   - fields of vLLM that are not served are refused by name unless they hold
 //     their default; best_of and early_stopping, which vLLM has dropped and
 //     ignores, count among them;
+//   - an engine that is gone, and a server that stops, is 503, not 500;
 //   - one fault is one short message with its field in param; only several
 //     faults come as vLLM's list;
 //   - JSON types are taken at their word: a text is no number;
