@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -117,7 +116,7 @@ func (c *Client) download(ctx context.Context, req Request, l *listing, paths []
 	if err := c.makeRoom(req.Repo, missing); err != nil {
 		return err
 	}
-	start, m := time.Now(), newMeter(c, req.Repo, missing)
+	m := newMeter(c, req.Repo, missing)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelFiles)
 	for _, same := range missing {
@@ -136,8 +135,7 @@ func (c *Client) download(ctx context.Context, req Request, l *listing, paths []
 	if err != nil {
 		return unfinished(c.explain(req, err))
 	}
-	c.log.Info("fetched", "model", req.Repo, "commit", l.commit, "files", len(missing), "MiB", m.total>>20,
-		"took", time.Since(start).Round(time.Millisecond))
+	m.finished(l.commit)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,6 +87,7 @@ func TestProcessesDownloadOnce(t *testing.T) {
 		next(w, r)
 	})
 	var once sync.Once
+	var byOther atomic.Int32
 	var group sync.WaitGroup
 	for range 2 {
 		p := startProcess(t, h, cache)
@@ -96,6 +98,9 @@ func TestProcessesDownloadOnce(t *testing.T) {
 				if strings.Contains(line, "another process is fetching; waiting for it") {
 					once.Do(func() { close(release) })
 				}
+				if strings.Contains(line, "fetched by the other process") {
+					byOther.Add(1)
+				}
 			})
 			if err := p.Wait(); err != nil {
 				t.Errorf("the process failed: %v\n%s", err, strings.Join(out, "\n"))
@@ -104,6 +109,9 @@ func TestProcessesDownloadOnce(t *testing.T) {
 	}
 	group.Wait()
 	once.Do(func() { t.Error("no process said that it waits"); close(release) })
+	if n := byOther.Load(); n > 1 {
+		t.Errorf("%d processes say that another one has fetched all", n)
+	}
 	for _, name := range everythingOf {
 		if n := h.Downloads(repoName, name); n != 1 {
 			t.Errorf("%s was downloaded %d times, want once", name, n)

@@ -101,6 +101,15 @@ func (m *meter) close() {
 	}
 }
 
+// finished says what came, or that others brought it.
+func (m *meter) finished(commit string) {
+	came, what := m.done-m.before, "fetched"
+	if came == 0 && m.waits {
+		what = "fetched by the other process"
+	}
+	m.c.log.Info(what, "model", m.repo, "commit", commit, "size", bytesText(came), "took", time.Since(m.start).Round(time.Millisecond))
+}
+
 // bytesText is a size for people.
 func bytesText(n int64) string {
 	for _, unit := range []struct {
