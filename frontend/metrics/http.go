@@ -24,7 +24,7 @@ type HTTP struct {
 
 // excluded are the paths that are asked for by machines and not counted.
 var excluded = map[string]bool{"/metrics": true, "/health": true, "/load": true,
-	"/ping": true, "/version": true, "/server_info": true}
+	"/ping": true, "/ready": true, "/version": true, "/server_info": true}
 
 // NewHTTP registers the http_* metrics.
 func (r *Registry) NewHTTP() (*HTTP, error) {

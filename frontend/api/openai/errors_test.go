@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"govllm/frontend/admission"
 	"govllm/frontend/engineclient"
+	"govllm/stats"
 )
 
 // Both shapes of the same errors, byte for byte.
@@ -58,6 +60,11 @@ func TestErrorTable(t *testing.T) {
 	}{
 		{fmt.Errorf("submit: %w", &engineclient.EngineDeadError{Err: fmt.Errorf("secret")}), 503, "The engine has stopped"},
 		{fmt.Errorf("submit: %w", engineclient.ErrDraining), 503, "shutting down"},
+		{fmt.Errorf("ready: %w", &engineclient.StalledError{Engine: 1, For: 40 * time.Second, Limit: 30 * time.Second, Requests: 2}), 503,
+			"Engine 1 is stalled: it has 2 requests and completed no step for 40s, more than 30s."},
+		{&admission.OverloadError{Limit: stats.RejectedByRequests, Held: 7, Max: 8, Asked: 2}, 503, "7 sequences are in flight, this request needs 2 more, and 8 are allowed"},
+		{&admission.OverloadError{Limit: stats.RejectedByTokens, Held: 9, Max: 8}, 503, "9 prompt tokens wait, and at 8 no more"},
+		{&admission.NeverError{Asked: 9, Max: 8}, 400, "asks for 9 sequences"},
 		{errNoLogprobs, 500, "could not finish request cmpl-1"},
 		{errAborted, 503, "cmpl-1 was aborted"},
 		{fmt.Errorf("/etc/secret: no such file"), 500, "Internal error while serving request cmpl-1."},
