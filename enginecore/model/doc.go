@@ -28,6 +28,33 @@
 // Local layers keep the keys and values of the whole sequence, like the others,
 // and read the window's: right, though larger than it need be.
 //
+// # Loading
+//
+// Pieces of 64 Ki values are read from the mapped file, decoded if they are
+// quantized, packed, and their pages given back, on all threads. The peak of
+// memory is the packed weights and a piece for each thread: 97.5 MiB for 96.7 of
+// weights, and never over a tenth more:
+//
+//	go test ./enginecore/model -run LoadPeak -v
+//
+// The program itself (some 30 MiB) and the rope tables, of which vllm-core's
+// check at start counts the tables, come on top. VmHWM in /proc/PID/status once
+// vllm-core says "model loaded":
+//
+//	SmolLM2-135M Q4_1   256.6 MiB packed, 4 of rope tables     289 MiB
+//	Gemma 3 270M Q4_K_M 511.4 MiB packed, 64 of rope tables    605 MiB
+//
+// Quantized values are packed as 16-bit numbers, float16 unless --dtype says
+// otherwise: its 11 bits hold a scale times a small integer better than
+// bfloat16's 8. Against float32, over 512 tokens of text (perplexity; KL
+// divergence; agreement on the likeliest token):
+//
+//	                    float32   float16               bfloat16
+//	SmolLM2-135M Q4_1   34.529    34.528 2e-6 512/512   34.489 8e-5 510/512
+//	Gemma 3 270M Q4_K_M 28.651    28.647 1e-6 510/512   28.645 8e-5 505/512
+//
+//	GOVLLM_GGUF=FILE go test ./enginecore/model -run DTypesOfQuantized -v
+//
 // # To add an architecture
 //
 // Phi-3 was added so, in three places and one golden model. Its reader in

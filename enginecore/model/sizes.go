@@ -9,7 +9,9 @@ import (
 )
 
 // ResolveDType turns --dtype into the type that weights are packed to: "auto"
-// takes the checkpoint's own. What the device can't pack is refused.
+// takes the checkpoint's own, which for quantized GGUF files is float16, as in
+// vLLM; the package documentation has what that costs. What the device can't
+// pack is refused.
 func ResolveDType(flag string, checkpoint modelfile.DType, caps kernels.Caps) (kernels.DType, error) {
 	want := fileDTypes[checkpoint]
 	if flag != "auto" && flag != "" {

@@ -15,7 +15,8 @@ import (
 //	_K  blocks of 256, in 8 or 16 groups whose scales are packed integers
 //
 // Each decoder computes what the format's own does, in float32, one rounding
-// per operation (an explicit conversion keeps a compiler from fusing two).
+// per operation (an explicit conversion keeps a compiler from fusing two): bit
+// for bit what gguf-py's dequantize gives.
 //
 // Source: ggml/src/ggml-common.h and ggml-quants.c of llama.cpp.
 const (
