@@ -8,8 +8,7 @@
 //
 // Follows vLLM V1 engine/detokenizer.py; we differ in: text is held back only
 // while it may be the beginning of a stop string, not for the longest stop
-// string's length, and of several stop strings completed by one token the one
-// that begins first wins, not the one listed first.
+// string's length.
 package outputs
 
 import (
@@ -91,25 +90,26 @@ func (s *Sequence) Append(ids []int32, finish protocol.FinishReason, reason prot
 }
 
 // cut looks for a stop string in the held text and, if there is one, leaves
-// only what comes before it (or up to its end). A match can begin nowhere but
-// in the held text.
+// only what comes before it (or up to its end). Of several the one that is
+// complete first counts, and of those the one listed first. A match can begin
+// nowhere but in the held text.
 func (s *Sequence) cut() (stop string, ok bool) {
 	if s.numTokens <= s.cfg.MinTokens {
 		return "", false
 	}
-	at := -1
+	end := len(s.held) + 1
 	for _, candidate := range s.cfg.Stop {
-		if i := strings.Index(s.held, candidate); i >= 0 && (at < 0 || i < at) {
-			at, stop = i, candidate
+		if i := strings.Index(s.held, candidate); i >= 0 && i+len(candidate) < end {
+			end, stop = i+len(candidate), candidate
 		}
 	}
-	if at < 0 {
+	if stop == "" {
 		return "", false
 	}
-	if s.cfg.IncludeStop {
-		at += len(stop)
+	if !s.cfg.IncludeStop {
+		end -= len(stop)
 	}
-	s.held = s.held[:at]
+	s.held = s.held[:end]
 	return stop, true
 }
 

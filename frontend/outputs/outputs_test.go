@@ -51,6 +51,8 @@ func TestAppend(t *testing.T) {
 		{name: "stop inside a token", tokens: "xENDy|z", stop: []string{"END"}, finish: protocol.FinishLength, want: "x", tokensN: 1, reason: "END"},
 		{name: "stop included", tokens: "x|EN|D!|y", stop: []string{"END"}, include: true, finish: protocol.FinishLength, want: "xEND", tokensN: 3, reason: "END"},
 		{name: "first occurrence of several", tokens: "a, b; c", stop: []string{";", ","}, finish: protocol.FinishLength, want: "a", tokensN: 1, reason: ","},
+		{name: "first complete of several", tokens: "abcd", stop: []string{"abcd", "c"}, finish: protocol.FinishLength, want: "ab", tokensN: 1, reason: "c"},
+		{name: "of equals the first listed", tokens: "abcd", stop: []string{"bc", "abc"}, finish: protocol.FinishLength, want: "a", tokensN: 1, reason: "bc"},
 		{name: "false start is released", tokens: "x|EN|O", stop: []string{"END"}, finish: protocol.FinishLength, want: "xENO", tokensN: 3},
 		{name: "held text comes at the end", tokens: "x|EN", stop: []string{"END"}, finish: protocol.FinishLength, want: "xEN", tokensN: 2},
 		{name: "overlapping starts", tokens: "a|a|a|b", stop: []string{"aab"}, finish: protocol.FinishLength, want: "a", tokensN: 4, reason: "aab"},

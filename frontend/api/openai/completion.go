@@ -206,7 +206,7 @@ func (s *Server) createCompletion(w http.ResponseWriter, r *http.Request) {
 func (s *Server) completionChunks(c *completionRequest, id string, arrival time.Time) chunkForm {
 	form := s.chunkForm(&c.sampling, id, arrival)
 	if c.Echo {
-		form.prefix = func(q *sequence, d *delta) { d.Text, d.logprobs = c.echoed(q, d.Text, d.logprobs) }
+		form.prefix = c.echoed
 	}
 	return form
 }

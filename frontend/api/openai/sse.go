@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"govllm/frontend/outputs"
 	"govllm/protocol"
 )
 
@@ -69,7 +70,7 @@ type chunkForm struct {
 	usageLast   bool   // the last event tells the usage, and the fingerprint, not a choice's last
 
 	// prefix puts what is echoed before a choice's first text; nil: nothing is.
-	prefix func(q *sequence, d *delta)
+	prefix func(q *sequence, text string, logprobs []outputs.TokenLogprob) (string, []outputs.TokenLogprob)
 
 	// Of a chat.
 	role       string
@@ -129,7 +130,7 @@ func (c *chunker) delta(q *sequence, d delta) []byte {
 	first := !c.begun[q.index]
 	c.begun[q.index] = true
 	if first && c.prefix != nil {
-		c.prefix(q, &d)
+		d.Text, d.logprobs = c.prefix(q, d.Text, d.logprobs)
 	}
 	c.textDelta(q, d, first)
 	c.end(q, q.out.NumTokens(), d.Finish)
