@@ -8,6 +8,13 @@ import (
 // appendSchedulerStats writes every key of vLLM's dataclass, for foreign
 // frontends refuse a map that lacks one, and then ours.
 func appendSchedulerStats(b []byte, s *SchedulerStats) []byte {
+	if s.isPlain() {
+		return appendPlainStats(b, s)
+	}
+	return appendStatsByKey(b, s)
+}
+
+func appendStatsByKey(b []byte, s *SchedulerStats) []byte {
 	n := 18
 	if s.Step.Known {
 		n++
@@ -134,7 +141,10 @@ func appendSpecDecodingStats(b []byte, s *SpecDecodingStats) []byte {
 
 // appendStepStats writes an array, one element per field of StepStats in order.
 func appendStepStats(b []byte, s *StepStats) []byte {
-	b = appendArrayLen(b, 18)
+	return appendStepFields(appendArrayLen(b, 18), s)
+}
+
+func appendStepFields(b []byte, s *StepStats) []byte {
 	b = appendUint(b, s.Number)
 	b = appendFloat(b, s.Duration)
 	b = appendInt(b, int64(s.NumPrefillTokens))
@@ -165,6 +175,12 @@ type statsParts struct {
 
 func (r *reader) schedulerStats(s *SchedulerStats, parts *statsParts) {
 	*s = SchedulerStats{KVCacheEvictionEvents: s.KVCacheEvictionEvents[:0]}
+	if !r.plainStats(s) {
+		r.statsByKey(s, parts)
+	}
+}
+
+func (r *reader) statsByKey(s *SchedulerStats, parts *statsParts) {
 	r.eachKey(func(key string) bool {
 		switch key {
 		case "num_running_reqs":
