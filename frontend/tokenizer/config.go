@@ -26,10 +26,10 @@ type config struct {
 
 	// Only where there is no tokenizer.json, which says the same.
 	Class          string `json:"tokenizer_class"`
-	AddBOS         *bool  `json:"add_bos_token"`
-	AddEOS         *bool  `json:"add_eos_token"`
+	AddBOS         bool   `json:"add_bos_token"`
+	AddEOS         bool   `json:"add_eos_token"`
 	AddPrefixSpace *bool  `json:"add_prefix_space"`
-	Legacy         *bool  `json:"legacy"`
+	Legacy         bool   `json:"legacy"`
 }
 
 // namedToken is a token given by its content, or by an object that also says

@@ -16,9 +16,9 @@ import (
 // Between added tokens, text encodes as SentencePiece has it, but for the dummy
 // prefix, which, as in transformers, only the beginning of the whole text gets
 // unless "legacy" is true in tokenizer_config.json. Control symbols are found in
-// the text and special. What surrounds a text is up to add_bos_token (default:
-// true if the model has such a token) and add_eos_token (default: false, but
-// true for T5).
+// the text and special. What surrounds a text is up to add_bos_token and
+// add_eos_token, both false if the configuration does not say; T5 has its EOS
+// always. All of this as in transformers 5.
 //
 // Errors are as of Load.
 func LoadSentencePiece(model, tokenizerConfig []byte) (*Tokenizer, error) {
@@ -34,7 +34,7 @@ func LoadSentencePiece(model, tokenizerConfig []byte) (*Tokenizer, error) {
 		}
 	}
 	s.prefix = prependFirst
-	if c.Legacy != nil && *c.Legacy {
+	if c.Legacy {
 		s.prefix = prependAlways
 	}
 	if !s.addDummyPrefix || c.AddPrefixSpace != nil && !*c.AddPrefixSpace {
@@ -45,13 +45,18 @@ func LoadSentencePiece(model, tokenizerConfig []byte) (*Tokenizer, error) {
 		return nil, inFile(file, err)
 	}
 	p.bos, p.eos = s.bos, s.eos
-	if s.bos != noToken && (c.AddBOS == nil || *c.AddBOS) {
-		p.template.before = []int32{s.bos}
+	t, err := p.withConfig(file, tokenizerConfig)
+	if err != nil {
+		return nil, err
 	}
-	if s.eos != noToken && (c.AddEOS != nil && *c.AddEOS || c.AddEOS == nil && strings.HasPrefix(c.Class, "T5")) {
-		p.template.after = []int32{s.eos}
+	isT5 := strings.HasPrefix(c.Class, "T5")
+	if bos, ok := t.BOS(); ok && c.AddBOS && !isT5 {
+		t.template.before = []int32{bos}
 	}
-	return p.withConfig(file, tokenizerConfig)
+	if eos, ok := t.EOS(); ok && (c.AddEOS || isT5) {
+		t.template.after = []int32{eos}
+	}
+	return t, nil
 }
 
 // sentencePiece is a vocabulary of SentencePiece.

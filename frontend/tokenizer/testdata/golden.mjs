@@ -54,7 +54,9 @@ async function decodings(tokenizer, encoded) {
 }
 
 async function golden(file, offset) {
-  const tokenizer = Tokenizer.fromFile(file);
+  const data = fs.readFileSync(file);
+  // As to encode a prompt: nothing is cut off or padded.
+  const tokenizer = Tokenizer.fromString(JSON.stringify({ ...JSON.parse(data), truncation: null, padding: null }));
   const encode = async (text, addSpecialTokens) => (await tokenizer.encode(text, null, { addSpecialTokens })).getIds();
   const ids = [];
   for (const [i, text] of corpus.entries()) {
@@ -62,7 +64,7 @@ async function golden(file, offset) {
   }
   const special = [];
   for (const text of corpus.slice(0, 10)) special.push(await encode(text, true));
-  const sha256 = createHash("sha256").update(fs.readFileSync(file)).digest("hex");
+  const sha256 = createHash("sha256").update(data).digest("hex");
   return { sha256, ids, special, decode: await decodings(tokenizer, ids.filter((x) => x).slice(0, 200)) };
 }
 
