@@ -168,7 +168,7 @@ func (s *Server) finish(x *exchange, r *http.Request) {
 
 // probes are asked for every few seconds by machines, and logged at the debug
 // level.
-var probes = []string{"/health", "/ping", "/ready", "/metrics", "/load", "/version"}
+var probes = []string{"/health", "/ping", "/ready", "/metrics", "/load", "/version", "/dashboard/data"}
 
 func (s *Server) logAccess(x *exchange, r *http.Request) {
 	if !s.cfg.AccessLog || slices.Contains(s.cfg.QuietPaths, x.path) {
