@@ -76,4 +76,3 @@ func TestGGUFLoadErrors(t *testing.T) {
 		}
 	}
 }
-

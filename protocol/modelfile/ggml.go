@@ -70,9 +70,9 @@ type ggmlBlock struct {
 }
 
 var ggmlBlocks = map[DType]ggmlBlock{
-	F32:  {1, 4, func(dst []float32, src []byte) { dst[0] = math.Float32frombits(u32(src)) }},
-	F16:  {1, 2, func(dst []float32, src []byte) { dst[0] = half(src) }},
-	BF16: {1, 2, func(dst []float32, src []byte) { dst[0] = math.Float32frombits(uint32(u16(src)) << 16) }},
+	F32:  {1, 4, nil}, // these have loops of their own
+	F16:  {1, 2, nil},
+	BF16: {1, 2, nil},
 	Q4_0: {32, 18, decodeQ4_0},
 	Q4_1: {32, 20, decodeQ4_1},
 	Q5_0: {32, 22, decodeQ5_0},

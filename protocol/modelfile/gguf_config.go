@@ -98,7 +98,8 @@ func (g *ggufFile) sizes(c *Config) {
 	c.NumLayers = g.size(g.key("block_count"))
 	c.NumHeads = g.size(g.key("attention.head_count"))
 	c.NumKVHeads = g.sizeOr(g.key("attention.head_count_kv"), c.NumHeads)
-	c.MaxPositionEmbeddings = g.size(g.key("context_length"))
+	c.LimitKey = g.key("context_length")
+	c.MaxPositionEmbeddings = g.size(c.LimitKey)
 	c.HeadDim = g.sizeOr(g.key("attention.key_length"), 0)
 	if c.HeadDim == 0 {
 		c.HeadDim = c.HiddenSize / c.NumHeads

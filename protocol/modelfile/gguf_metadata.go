@@ -182,14 +182,14 @@ func (m *metadata) bools(key string, n int) []bool {
 	return list
 }
 
-// numbers returns an array of n numbers of type T; n < 0 is any number.
+// numbers returns an array of n numbers of type T.
 func numbers[T int32 | float32](m *metadata, key string, n int) []T {
 	v, ok := m.read(key)
 	if !ok {
 		return nil
 	}
 	want := fmt.Sprintf("an array of %d numbers", n)
-	if v.kind != ggufArray || n >= 0 && v.count != n {
+	if v.kind != ggufArray || v.count != n {
 		m.invalid(key, want)
 		return nil
 	}

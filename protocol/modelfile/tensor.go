@@ -2,7 +2,6 @@ package modelfile
 
 import (
 	"cmp"
-	"encoding/binary"
 	"math"
 )
 
@@ -75,11 +74,15 @@ func (t *Tensor) Decode(dst []float32, row int) {
 	switch t.DType {
 	case F32:
 		for i := range dst {
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+			dst[i] = math.Float32frombits(u32(src[4*i:]))
 		}
 	case BF16:
 		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+			dst[i] = math.Float32frombits(uint32(u16(src[2*i:])) << 16)
+		}
+	case F16:
+		for i := range dst {
+			dst[i] = half(src[2*i:])
 		}
 	default:
 		for ; len(dst) > 0; dst, src = dst[b.values:], src[b.bytes:] {
