@@ -195,7 +195,7 @@ func (c *conversation) kwargs(defaults *jinja.Dict) *jinja.Dict {
 
 func (s *Server) validateConversation(c *conversation, errs *complaints) {
 	if len(c.Messages) == 0 {
-		errs.refuse("messages", "`messages` must be provided and non-empty.")
+		errs.add(malformed("messages", "`messages` must be provided and non-empty."))
 	}
 	if c.AddGenerationPrompt && c.ContinueFinalMessage {
 		errs.refuse("continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True.")

@@ -45,8 +45,7 @@ const (
 // reports every faulty field, and returns the names that no field has.
 func decodeBody(r *http.Request, fields []field) (unknown []string, err error) {
 	if mt, _, e := mime.ParseMediaType(r.Header.Get("Content-Type")); e != nil || mt != "application/json" {
-		return nil, &APIError{Status: http.StatusBadRequest, Type: "Bad Request",
-			Message: "Unsupported Media Type: Only 'application/json' is allowed"}
+		return nil, malformed("", "Unsupported Media Type: Only 'application/json' is allowed")
 	}
 	body, err := io.ReadAll(r.Body) // the HTTP server bounds it
 	if err != nil {
@@ -68,7 +67,7 @@ func decodeObject(body []byte, fields []field) (unknown []string, err error) {
 		if v, err := dec.ReadValue(); err != nil {
 			return nil, syntaxError(err)
 		} else {
-			return nil, invalid("", "The request body must be a JSON object, not %s.", describe(v))
+			return nil, malformed("", "The request body must be a JSON object, not %s.", describe(v))
 		}
 	}
 	if _, err := dec.ReadToken(); err != nil {
@@ -104,7 +103,7 @@ func decodeObject(body []byte, fields []field) (unknown []string, err error) {
 		return nil, syntaxError(err)
 	}
 	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, invalid("", "The request body has something after the JSON object, at byte %d.", dec.InputOffset())
+		return nil, malformed("", "The request body has something after the JSON object, at byte %d.", dec.InputOffset())
 	}
 	var errs []*APIError
 	for _, key := range order {
@@ -119,10 +118,10 @@ func decodeObject(body []byte, fields []field) (unknown []string, err error) {
 }
 
 func syntaxError(err error) *APIError {
-	e := invalid("", "The request body is not valid JSON: it ends too early.")
+	e := malformed("", "The request body is not valid JSON: it ends too early.")
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
-		e = invalid("", "The request body is not valid JSON: %v at byte %d.", syntactic.Err, syntactic.ByteOffset)
+		e = malformed("", "The request body is not valid JSON: %v at byte %d.", syntactic.Err, syntactic.ByteOffset)
 	}
 	e.Code = "json_parse_error"
 	return e
@@ -143,7 +142,7 @@ func describe(raw jsontext.Value) string {
 
 // wrongType refuses a value of another JSON type.
 func wrongType(name, want string, raw jsontext.Value) *APIError {
-	return invalid(name, "`%s` must be %s, got %s.", name, want, describe(raw))
+	return malformed(name, "`%s` must be %s, got %s.", name, want, describe(raw))
 }
 
 // boolField takes true, false and null (which leaves the default).
@@ -219,7 +218,7 @@ func floatField(name string, dest **float64) field {
 		}
 		f, err := strconv.ParseFloat(string(raw), 64)
 		if err != nil {
-			return invalid(name, "`%s` must be a finite number, got %s.", name, abbreviate(string(raw)))
+			return malformed(name, "`%s` must be a finite number, got %s.", name, abbreviate(string(raw)))
 		}
 		*dest = &f
 		return nil
@@ -299,7 +298,7 @@ func parseTokenIDs(name string, values []jsontext.Value) ([]int32, *APIError) {
 			return nil, err
 		}
 		if n < 0 || n > math.MaxInt32 {
-			return nil, invalid(name, "`%s` holds %d, which is no token ID.", name, n)
+			return nil, malformed(name, "`%s` holds %d, which is no token ID.", name, n)
 		}
 		ids = append(ids, int32(n))
 	}

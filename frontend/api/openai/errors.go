@@ -38,6 +38,15 @@ func invalid(param, format string, args ...any) *APIError {
 	return &APIError{Status: http.StatusBadRequest, Type: "BadRequestError", Param: param, Message: fmt.Sprintf(format, args...)}
 }
 
+// malformed refuses a request that breaks the schema, whatever its values mean:
+// no JSON, a missing field, a value of another type. vLLM gives such errors a
+// type of their own.
+func malformed(param, format string, args ...any) *APIError {
+	e := invalid(param, format, args...)
+	e.Type = "Bad Request"
+	return e
+}
+
 // notServed refuses a field or value that vLLM knows and this server does not
 // serve; way says what to do instead.
 func notServed(param, way string) *APIError {
@@ -73,7 +82,7 @@ func joinErrors(errs []*APIError) *APIError {
 		}
 		fmt.Fprintf(&b, "\n  %s", e.Message)
 	}
-	return &APIError{Status: http.StatusBadRequest, Type: "Bad Request", Param: errs[0].Param, Message: b.String()}
+	return malformed(errs[0].Param, "%s", b.String())
 }
 
 // abbreviate cuts what a message repeats of the client's input.

@@ -25,7 +25,7 @@ func TestErrorFormats(t *testing.T) {
 			`{"error":{"message":"top_p must be in (0, 1], got 2.","type":"BadRequestError","param":"top_p","code":400}}`,
 			`{"error":{"message":"top_p must be in (0, 1], got 2.","type":"invalid_request_error","param":"top_p","code":"invalid_request_error"}}`, ""},
 		{"syntax", syntax.(*APIError),
-			`{"error":{"message":"The request body is not valid JSON: unexpected EOF at byte 4.","type":"BadRequestError","param":null,"code":400}}`,
+			`{"error":{"message":"The request body is not valid JSON: unexpected EOF at byte 4.","type":"Bad Request","param":null,"code":400}}`,
 			`{"error":{"message":"The request body is not valid JSON: unexpected EOF at byte 4.","type":"invalid_request_error","param":null,"code":"json_parse_error"}}`, ""},
 		{"model", &APIError{Status: 404, Type: "NotFoundError", Param: "model", Message: "m"},
 			`{"error":{"message":"m","type":"NotFoundError","param":"model","code":404}}`,

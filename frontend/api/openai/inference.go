@@ -176,10 +176,10 @@ func (s *Server) validateGenerate(g *generateRequest) *APIError {
 		errs.refuse("logprob_token_ids", "When both logprobs and logprob_token_ids are set, logprobs must equal len(logprob_token_ids). Got logprobs=%d, len(logprob_token_ids)=%d.", *g.Logprobs, n)
 	}
 	if len(g.TokenIDs) == 0 {
-		errs.refuse("token_ids", "`token_ids` must be provided and non-empty.")
+		errs.add(malformed("token_ids", "`token_ids` must be provided and non-empty."))
 	}
 	if !g.hasParams {
-		errs.refuse("sampling_params", "`sampling_params` must be provided; {} takes the defaults.")
+		errs.add(malformed("sampling_params", "`sampling_params` must be provided; {} takes the defaults."))
 	}
 	if skip := g.SkipReadingCache; skip != nil && !*skip && g.PromptLogprobs != nil {
 		errs.refuse("skip_reading_prefix_cache", "skip_reading_prefix_cache is false, but prompt_logprobs need the whole prompt computed; leave it out.")

@@ -120,7 +120,7 @@ func (s *Server) abortRequests(w http.ResponseWriter, r *http.Request) {
 	var ids []string
 	unknown, err := decodeBody(r, abortFields(&ids))
 	if err == nil && ids == nil {
-		err = invalid("request_ids", "`request_ids` must be provided.")
+		err = malformed("request_ids", "`request_ids` must be provided.")
 	}
 	if err != nil {
 		s.fail(w, r, err, "")

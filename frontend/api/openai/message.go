@@ -70,7 +70,7 @@ func parseMessage(at string, raw jsontext.Value) (message, *APIError) {
 		return m, toAPIError(err, "")
 	}
 	if m.role == "" {
-		return m, invalid(at+".role", "`%s.role` must be provided and non-empty.", at)
+		return m, malformed(at+".role", "`%s.role` must be provided and non-empty.", at)
 	}
 	if m.reasoning == nil {
 		m.reasoning = reasoningContent
@@ -154,7 +154,7 @@ func parsePart(at string, raw jsontext.Value) (string, *APIError) {
 	}
 	switch {
 	case member != "" && text == nil:
-		return "", invalid(at+"."+member, "`%s.%s` must be provided.", at, member)
+		return "", malformed(at+"."+member, "`%s.%s` must be provided.", at, member)
 	case member != "":
 		return *text, nil
 	}

@@ -65,7 +65,7 @@ func (s *Server) tokenizeIDs(ctx context.Context, t *tokenizeRequest) ([]int32, 
 		return s.cfg.Tokenizer.Encode(t.Prompt, deref(t.AddSpecialTokens, true))
 	}
 	if t.Messages == nil {
-		return nil, invalid("prompt", "Either `prompt` or `messages` must be provided.")
+		return nil, malformed("prompt", "Either `prompt` or `messages` must be provided.")
 	}
 	var errs complaints
 	if s.validateConversation(&t.conversation, &errs); len(errs) > 0 {
@@ -89,7 +89,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 		err = firstError(s.checkModel(model))
 	}
 	if err == nil && tokens == nil {
-		err = invalid("tokens", "`tokens` must be provided.")
+		err = malformed("tokens", "`tokens` must be provided.")
 	}
 	for _, id := range tokens {
 		if int(id) >= s.cfg.Tokenizer.VocabSize() {
