@@ -491,6 +491,7 @@ func testRefusals(t *testing.T, s *system) {
 		{"/v1/completions", `{"prompt":"a","structured_outputs":{"choice":["a"]}}`, 400, "structured_outputs", "not supported"},
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"a"}],"top_logprobs":2}`, 400, "top_logprobs", "`logprobs` must be set"},
 		{"/v1/completions", `{"prompt":"a","logit_bias":{"x":2}}`, 400, "logit_bias", "no token ID"},
+		{"/v1/completions", `{"prompt":"a","logit_bias":{"1":null}}`, 400, "logit_bias", "null"},
 		{"/v1/completions", `{"prompt":"a","logit_bias":{"99999999":2}}`, 400, "logit_bias", "99999999"},
 		{"/v1/completions", `{"prompt":"a","frequency_penalty":3}`, 400, "frequency_penalty", "[-2, 2]"},
 		{"/v1/completions", `{"prompt":"a","presence_penalty":-3}`, 400, "presence_penalty", "[-2, 2]"},

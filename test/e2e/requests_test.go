@@ -278,10 +278,10 @@ func testChatTemplate(t *testing.T, s *system) {
 	// A template that never ends is cut off, one that does not parse refused.
 	for _, template := range []string{
 		"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
-		"{% if %}", strings.Repeat("{% if 1 %}", 100000), strings.Repeat("(", 100000), strings.Repeat("x", 2<<20),
+		"{% if %}", "{{ messages[0].no.such }}", "{{ raise_exception('no') }}", strings.Repeat("{% if 1 %}", 100000), "{{ " + strings.Repeat("(", 100000), strings.Repeat("x", 2<<20),
 	} {
-		if status, a := s.post(t, "/v1/chat/completions", `{"chat_template":`+quoted(template)+`,`+user+`}`); status != http.StatusBadRequest {
-			t.Errorf("template %.40q gives %d %v, want 400", template, status, a)
+		if status, a := s.post(t, "/v1/chat/completions", `{"chat_template":`+quoted(template)+`,`+user+`}`); status != http.StatusBadRequest || at(a, "error", "param") != "chat_template" {
+			t.Errorf("template %.40q gives %d %v, want 400 and chat_template", template, status, a)
 		}
 	}
 }

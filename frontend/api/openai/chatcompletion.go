@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -105,7 +106,8 @@ func (c *chatRequest) fields() []field {
 		boolField("echo", &c.Echo),
 		boolField("return_prompt_text", &c.ReturnPromptText),
 		unservedField("parallel_tool_calls", "tool calls are not parsed", "true", "false"),
-		unservedField("include_reasoning", "reasoning is not told apart from the text; leave it out", "true"),
+		// Without a reasoning parser there is none to leave out, as in vLLM.
+		unservedField("include_reasoning", "reasoning is not told apart from the text; leave it out", "true", "false"),
 	)
 }
 
@@ -243,6 +245,10 @@ func (s *Server) renderChat(ctx context.Context, c *conversation, how tokenizing
 		in.Messages = append(in.Messages, m.value(template.ContentFormat()))
 	}
 	text, err := template.Render(in)
+	var own *jinja.Error
+	if c.Template != nil && errors.As(err, &own) { // the request's template, the request's fault
+		return tokens{}, invalid("chat_template", "chat_template: %v", own)
+	}
 	if err != nil {
 		return tokens{}, err
 	}

@@ -317,17 +317,20 @@ func logitBiasField(dest *map[int32]float64) field {
 		if raw.Kind() != '{' {
 			return wrongType(name, "an object from token IDs to numbers", raw)
 		}
-		var entries map[string]float64
+		var entries map[string]*float64
 		if err := json.Unmarshal(raw, &entries, jsontext.AllowDuplicateNames(true)); err != nil {
 			return wrongType(name, "an object from token IDs to numbers", raw)
 		}
 		biases := make(map[int32]float64, len(entries))
 		for key, bias := range entries {
 			id, err := strconv.ParseInt(key, 10, 32)
-			if err != nil || id < 0 {
+			switch {
+			case err != nil || id < 0:
 				return invalid(name, "logit_bias holds the key %q, which is no token ID.", abbreviate(key))
+			case bias == nil:
+				return invalid(name, "logit_bias holds null for token ID %d; give a number.", id)
 			}
-			biases[int32(id)] = min(100, max(-100, bias))
+			biases[int32(id)] = min(100, max(-100, *bias))
 		}
 		*dest = biases
 		return nil
