@@ -138,7 +138,9 @@ func BenchmarkDetokenizer(b *testing.B) {
 func BenchmarkLoad(b *testing.B) {
 	files := map[string]string{"small": "testdata/small/llama3"}
 	if root := os.Getenv("GOVLLM_TOKENIZER_ORACLE"); root != "" {
-		files["llama3"], files["gptoss"] = filepath.Join(root, "llama3"), filepath.Join(root, "gptoss")
+		for _, name := range []string{"llama3", "gptoss", "llama2", "gemma3"} {
+			files[name] = filepath.Join(root, name)
+		}
 	}
 	for name, directory := range files {
 		b.Run("tok="+name, func(b *testing.B) {

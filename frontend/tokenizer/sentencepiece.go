@@ -85,6 +85,10 @@ type piecesEntry struct {
 	kind  int
 }
 
+// maxPiece bounds pieces in bytes: merges come from all ways to cut one in two.
+// The longest of published models have about 100.
+const maxPiece = 1 << 10
+
 // Kinds of tokens. Source: sentencepiece_model.proto, SentencePiece.Type;
 // GGUF files have the same.
 const (
@@ -209,6 +213,9 @@ func (s *sentencePiece) parts() (*parts, error) {
 		if piece.piece == "" {
 			continue
 		}
+		if len(piece.piece) > maxPiece {
+			return nil, fmt.Errorf("piece %d has %d bytes, more than %d", id, len(piece.piece), maxPiece)
+		}
 		if !utf8.ValidString(piece.piece) {
 			return nil, fmt.Errorf("piece %d, %q, is not UTF-8", id, piece.piece)
 		}
@@ -279,8 +286,10 @@ func (s *sentencePiece) bpe(v *vocab) (*bpe, error) {
 		}
 		for i := range piece.piece {
 			left, ok := normal(piece.piece[:i])
-			right, both := normal(piece.piece[i:])
-			if i > 0 && ok && both {
+			if !ok { // among others, where i is 0
+				continue
+			}
+			if right, ok := normal(piece.piece[i:]); ok {
 				merges = append(merges, merge{left: left, right: right, merged: int32(id)})
 			}
 		}

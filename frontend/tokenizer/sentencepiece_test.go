@@ -108,6 +108,7 @@ func TestLoadSentencePieceErrors(t *testing.T) {
 		{"no unk", spec(protoBuilder(nil).varint(40, 99)), ErrInvalid, "unk_id 99 is outside the vocabulary, 0 to 10"},
 		{"a piece twice", smallModel().bytes(1, pieceMessage("ab", 0, 1)), ErrInvalid, `"ab" has two ids, 7 and 11`},
 		{"no score", smallModel().bytes(1, pieceMessage("x", float32(math.NaN()), 1)), ErrInvalid, "score NaN"},
+		{"a piece too long", smallModel().bytes(1, pieceMessage(strings.Repeat("x", 1025), 0, 1)), ErrInvalid, "piece 11 has 1025 bytes, more than 1024"},
 		{"no text", smallModel().bytes(1, pieceMessage("\xff", 0, 1)), ErrInvalid, "not UTF-8"},
 		{"a piece that is a number", smallModel().varint(1, 5), ErrInvalid, "wire type 0"},
 		{"charsmap", smallModel().bytes(3, protoBuilder(nil).bytes(2, []byte{255, 0, 0, 0, 1})), ErrInvalid, "trie of 255 bytes in 1"},
