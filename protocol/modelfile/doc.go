@@ -8,7 +8,7 @@
 //
 //	config.json                   architecture and sizes; required
 //	generation_config.json        sampling defaults, extra stop tokens
-//	tokenizer.json, tokenizer_config.json, chat_template.jinja
+//	tokenizer.json or tokenizer.model, tokenizer_config.json, chat_template.jinja
 //	model.safetensors, or model.safetensors.index.json and its shards
 //
 // Package hub fetches such directories and GGUF files from the Hugging Face hub.
