@@ -43,7 +43,8 @@ type engine struct {
 
 	status status
 
-	// The reader's alone: it is the only one with scheduler statistics.
+	// The reader's alone: it is the only one with scheduler statistics. Scrapes
+	// look at steps once reportsSteps is set.
 	drafts *drafts
 	steps  *steps
 
@@ -207,8 +208,8 @@ func (e *engine) scheduler(s *protocol.SchedulerStats) {
 		e.draft(s.SpecDecodingStats)
 	}
 	if s.Step.Known {
-		e.reportsSteps.Store(true)
 		e.step(&s.Step)
+		e.reportsSteps.Store(true) // from here on, scrapes look at e.steps
 	}
 }
 

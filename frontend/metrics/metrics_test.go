@@ -218,6 +218,24 @@ func checkCreated(t *testing.T, families map[string]*dto.MetricFamily) {
 	}
 }
 
+// A scrape may come while an engine's first statistics do.
+func TestScrapeWhileRecording(t *testing.T) {
+	for range 50 {
+		reg, rec := newRecorder(t)
+		rec.Watch(func() stats.FrontendStatus {
+			return stats.FrontendStatus{Engines: []stats.EngineStatus{{StepTime: time.Second}}}
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			busy(rec)
+		}()
+		scrape(t, reg)
+		<-done
+		checkLines(t, scrape(t, reg), "vllm:engine_running_step_seconds", "1")
+	}
+}
+
 // The JSON route shows what get_metrics() would: names, types, labels, values.
 func TestReaderJSON(t *testing.T) {
 	reg, rec := newRecorder(t)
