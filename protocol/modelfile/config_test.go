@@ -94,6 +94,8 @@ func TestParseConfigVariants(t *testing.T) {
 		}},
 		{"Qwen3 of experts, transformers 5 spelling", qwen3Moe.With(config{"num_experts": nil, "num_local_experts": 5}),
 			func(c modelfile.Config) bool { return c.NumExperts == 5 }},
+		{"Qwen3 of experts, sliding window in use", qwen3Moe.With(config{"use_sliding_window": true, "sliding_window": 16}),
+			func(c modelfile.Config) bool { return slices.Equal(c.Local, []bool{true, true, true}) }},
 		{"Mixtral", mixtral, func(c modelfile.Config) bool {
 			return c.NumExperts == 4 && c.ExpertsPerToken == 2 && c.IntermediateSize == 96 && c.NormTopK && c.Local == nil
 		}},

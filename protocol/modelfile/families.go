@@ -46,12 +46,7 @@ func readSmolLM3(o *object, c *Config) {
 	o.biases(c)
 	o.rope(c, 2e6)
 	o.noRope(c)
-	window := 0
-	if o.bool("use_sliding_window", false) {
-		window = o.window(0)
-	}
-	o.layers(c, window, func(i int) bool { return c.NoRope[i] })
-	o.accept("use_sliding_window", "sliding_window")
+	o.layersOfWindowInUse(c, 0, func(i int) bool { return c.NoRope[i] })
 }
 
 // noRope reads no_rope_layers, whose 1 says that a layer does turn, or else
@@ -80,23 +75,28 @@ func readQwen2(o *object, c *Config) {
 	c.QKVBias = true
 	o.require("num_key_value_heads")
 	o.rope(c, 10000)
-	o.upperLayers(c)
+	o.layersOfWindowInUse(c, 4096, o.upperLayers())
 }
 
 // readQwen3: norms of queries and keys instead of biases.
 // Source: transformers, configuration_qwen3.py.
 func readQwen3(o *object, c *Config) {
+	o.qwen3(c)
+	o.layersOfWindowInUse(c, 4096, o.upperLayers())
+}
+
+func (o *object) qwen3(c *Config) {
 	o.require("num_key_value_heads", "head_dim")
 	c.QKNorm = true
 	o.attentionBias(c)
 	o.rope(c, 10000)
-	o.upperLayers(c)
 }
 
 // readQwen3Moe: a Qwen3 whose MLPs are mixtures.
 // Source: transformers, configuration_qwen3_moe.py.
 func readQwen3Moe(o *object, c *Config) {
-	readQwen3(o, c)
+	o.qwen3(c)
+	o.layersOfWindowInUse(c, 4096, everyLayer)
 	key := "num_experts"
 	if !o.has(key) {
 		key = "num_local_experts" // as transformers 5 writes it
@@ -125,15 +125,20 @@ func (o *object) experts(c *Config, key string) {
 	o.accept(key)
 }
 
-// upperLayers: a window, if it is in use, is that of the layers from
-// max_window_layers on.
-func (o *object) upperLayers(c *Config) {
+// upperLayers are those from max_window_layers on.
+func (o *object) upperLayers() func(i int) bool {
+	first := o.int("max_window_layers", 28)
+	return func(i int) bool { return i >= first }
+}
+
+// layersOfWindowInUse is layers with sliding_window, if use_sliding_window says
+// so.
+func (o *object) layersOfWindowInUse(c *Config, def int, isLocal func(i int) bool) {
 	window := 0
 	if o.bool("use_sliding_window", false) {
-		window = o.window(4096)
+		window = o.window(def)
 	}
-	first := o.int("max_window_layers", 28)
-	o.layers(c, window, func(i int) bool { return i >= first })
+	o.layers(c, window, isLocal)
 	o.accept("use_sliding_window", "sliding_window")
 }
 
