@@ -58,7 +58,11 @@ func (o *object) quantization() *Quantization {
 // only refuses a key whose value is none of the JSON texts; absence is right.
 func (o *object) only(key string, texts ...string) {
 	if o.has(key) && !o.equals(key, texts...) {
-		o.refuse(key, strings.Join(texts, " and ")+" are")
+		why := "leave it out"
+		if len(texts) > 0 {
+			why = "there is " + strings.Join(texts, ", ")
+		}
+		o.refuse(key, why)
 	}
 }
 
@@ -83,6 +87,7 @@ func (o *object) gptq(q *Quantization) {
 	o.only("bits", "4", "8")
 	o.only("checkpoint_format", `"gptq"`, `"gptq_v2"`)
 	o.only("dynamic", "{}") // other bits for some layers
+	o.only("pack_dtype", `"int32"`)
 	o.groupSize(q)
 	if !o.equals("checkpoint_format", `"gptq_v2"`) {
 		q.zeroShift = 1
@@ -93,6 +98,7 @@ func (o *object) compressedTensors(q *Quantization) {
 	q.Format = o.string("format", "")
 	o.only("format", `"pack-quantized"`, `"int-quantized"`)
 	o.only("kv_cache_scheme")
+	o.only("transform_config", "{}") // rotations around the matrices
 	o.only("sparsity_config", "{}", `{"format":"dense"}`)
 	groups := o.object("config_groups")
 	if groups == nil || len(groups.keys) != 1 {

@@ -107,6 +107,8 @@ func TestQuantizedRefusals(t *testing.T) {
 		{"gptq", config{"dynamic": config{"a": 1}}, modelfile.ErrUnsupported, "dynamic"},
 		{"packed int4", config{"format": "float-quantized"}, modelfile.ErrUnsupported, `format = "float-quantized"`},
 		{"packed int4", config{"kv_cache_scheme": config{"num_bits": 8}}, modelfile.ErrUnsupported, "kv_cache_scheme"},
+		{"packed int4", config{"transform_config": config{"a": 1}}, modelfile.ErrUnsupported, "transform_config"},
+		{"gptq", config{"pack_dtype": "int8"}, modelfile.ErrUnsupported, `pack_dtype = "int8" is not supported: there is "int32"`},
 		{"packed int4", config{"config_groups": config{}}, modelfile.ErrUnsupported, "config_groups"},
 		{"packed int4", group(config{"num_bits": 4, "type": "float"}), modelfile.ErrUnsupported, `type = "float"`},
 		{"packed int4", group(config{"num_bits": 3, "type": "int"}), modelfile.ErrUnsupported, "num_bits = 3"},
