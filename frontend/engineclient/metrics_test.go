@@ -312,6 +312,63 @@ func TestParallelSamplingMetrics(t *testing.T) {
 	}
 }
 
+// Three sequences of one request, each with a timeline of its own, worked out
+// by hand; the client leaves while the third is in decode.
+//
+//	engine clock   100    101  101.5  103        104        106
+//	first          queued sched.      token      token      token, length
+//	second         queued      sched.            token      token, stop
+//	third          queued             scheduled             token
+//	wall, from arrival                4          5          7          left at 9
+func TestParallelSamplingTimelines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeasured(t, 1)
+		parent, arrival := engineclient.NewParent(3), time.Now()
+		var streams []*engineclient.Stream
+		for i := range 3 {
+			streams = append(streams, m.submit(engineclient.ChildRequestID(i, "p"), engineclient.Meta{Parent: parent, Arrival: arrival}))
+		}
+		first := func(id string, scheduled float64) protocol.EngineCoreOutput {
+			o := output(id, none, 1)
+			o.Events = []protocol.EngineCoreEvent{{Type: protocol.EventQueued, Timestamp: 100}, {Type: protocol.EventScheduled, Timestamp: scheduled}}
+			return o
+		}
+		time.Sleep(4 * time.Second)
+		m.conn.say(outputs(103, first("0_p", 101)))
+		time.Sleep(time.Second)
+		m.conn.say(outputs(104, output("0_p", none, 2), first("1_p", 101.5)))
+		time.Sleep(2 * time.Second)
+		m.conn.say(outputs(106, output("0_p", length, 3), output("1_p", stop, 2), first("2_p", 103)))
+		time.Sleep(2 * time.Second)
+		streams[2].Close()
+
+		for _, h := range []struct {
+			name  string
+			sum   float64
+			count uint64
+		}{
+			{"vllm:time_to_first_token_seconds", 4 + 5 + 7, 3},
+			{"vllm:inter_token_latency_seconds", 1 + 2 + 2, 3},
+			{"vllm:e2e_request_latency_seconds", 7 + 7 + 9, 3},
+			{"vllm:request_queue_time_seconds", 1 + 1.5 + 3, 3},
+			{"vllm:request_prefill_time_seconds", 2 + 2.5 + 3, 3},
+			{"vllm:request_decode_time_seconds", 3 + 2, 2},
+			{"vllm:request_inference_time_seconds", 5 + 4.5, 2},
+			{"vllm:request_time_per_output_token_seconds", 1.5 + 2, 2},
+			{"vllm:request_prompt_tokens", 12, 3},
+			{"vllm:request_generation_tokens", 3 + 2 + 1, 3},
+			{"vllm:request_max_num_generation_tokens", 3, 1},
+			{"vllm:request_params_n", 3, 1},
+		} {
+			m.checkHistogram(h.name, h.sum, h.count)
+		}
+		for reason, n := range map[string]float64{"length": 1, "stop": 1, "abort": 1} {
+			m.checkValue(n, "vllm:request_success_total", reason)
+		}
+		m.checkValue(6, "vllm:generation_tokens_total")
+	})
+}
+
 // With several engines each request and each step is its own engine's.
 func TestEngineLabel(t *testing.T) {
 	m := newMeasured(t, 3)
