@@ -298,6 +298,7 @@ func newApp(opts *flags.Frontend, cfg openai.Config, conn *ipc.FrontendConn, eng
 	}
 	load := new(metrics.Load)
 	cfg.Client, cfg.Logger = a.client, log
+	cfg.SSEKeepAlive = seconds(opts.SSEKeepAlive)
 	cfg.RequestLog = openai.RequestLog{Requests: opts.LogRequests, Outputs: opts.LogOutputs, Deltas: opts.LogDeltas, MaxLen: opts.MaxLogLen}
 	cfg.Docs = openai.Docs{Off: opts.DisableDocs, RootPath: opts.RootPath, Keys: len(opts.APIKeys) > 0, OpenPaths: opts.OpenPaths}
 	if cfg.DevMode = opts.DevMode; cfg.DevMode {

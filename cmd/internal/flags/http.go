@@ -37,6 +37,7 @@ type HTTP struct {
 	MaxQueuedReqs   int // sequences; 0: no limit
 	MaxQueuedTokens int // 0: no limit
 
+	SSEKeepAlive  float64 // seconds; 0: never
 	EchoRequestID bool
 	AccessLog     bool
 	QuietPaths    string // with commas between
@@ -72,6 +73,7 @@ func httpFlags(h *HTTP) []cli.Flag {
 		{Name: "uds", Group: "Server", Help: "Unix domain socket to listen on instead", Value: cli.String(&h.UDS)},
 		{Name: "root-path", Group: "Server", Help: "path that a proxy in front puts before every other", Value: cli.String(&h.RootPath)},
 		{Name: "enable-request-id-headers", Group: "Server", Help: "answer with X-Request-Id: the client's, or a new one", Value: cli.Bool(&h.EchoRequestID)},
+		{Name: "sse-keep-alive-interval", Group: "Server", Help: "seconds after which a stream that waits for tokens gets a comment, so that proxies keep it open; 0: never", Value: cli.Float(&h.SSEKeepAlive, 0, 86400)},
 		{Name: "disable-fastapi-docs", Group: "Server", Help: "no /docs and no /openapi.json", Value: cli.Bool(&h.DisableDocs)},
 		{Name: "enable-offline-docs", Group: "Server", Help: "/docs loads nothing from elsewhere", Value: cli.FixedSwitch(true, "the page is inside this program")},
 		{Name: "server-dev-mode", Group: "Server", Help: "routes for development: caches, pause, sleep, /server_info. Not for production", Env: "VLLM_SERVER_DEV_MODE", Value: cli.Bool(&h.DevMode)},

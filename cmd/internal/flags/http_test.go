@@ -57,11 +57,12 @@ func TestEdgeFlags(t *testing.T) {
 	t.Setenv("VLLM_SERVER_DEV_MODE", "1")
 	t.Setenv("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "7")
 	f, set := NewFrontend()
-	args := "--uds /s --max-num-queued-reqs 3 --max-num-queued-tokens 4k --enable-log-requests --enable-log-outputs --no-enable-log-deltas --max-log-len 9 --disable-fastapi-docs --enable-offline-docs --log-level debug --logging-config.formatter json"
+	args := "--uds /s --sse-keep-alive-interval 1.5 --max-num-queued-reqs 3 --max-num-queued-tokens 4k --enable-log-requests --enable-log-outputs --no-enable-log-deltas --max-log-len 9 --disable-fastapi-docs --enable-offline-docs --log-level debug --logging-config.formatter json"
 	if err := set.Parse(strings.Fields(args)); err != nil {
 		t.Fatal(err)
 	}
 	want := defaultHTTP()
+	want.SSEKeepAlive = 1.5
 	want.UDS, want.MaxQueuedReqs, want.MaxQueuedTokens = "/s", 3, 4000
 	want.LogRequests, want.LogOutputs, want.LogDeltas, want.MaxLogLen = true, true, false, 9
 	want.DisableDocs, want.DevMode, want.APIKeys, want.KeepAlive = true, true, []string{"e"}, 7

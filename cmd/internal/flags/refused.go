@@ -47,7 +47,6 @@ var refused = []struct {
 	{"there is one HTTP server and no gRPC; leave it out", []string{"disable-frontend-multiprocessing", "grpc", "grpc-port"}},
 	{"errors are logged with all that is known of them; leave it out", []string{"log-error-stack"}},
 	{"requests are logged only with --enable-log-requests; leave it out", []string{"disable-log-requests"}},
-	{"streams are sent as they come, without comments; raise the read timeout of the proxy", []string{"sse-keep-alive-interval"}},
 	{"there is no such endpoint", []string{"cohere-is-reasoning-model", "cohere-format", "anthropic-disabled-thinking-effort", "enable-flash-late-interaction"}},
 	{"such response fields are not served", []string{
 		"enable-per-request-metrics", "enable-tokenizer-info-endpoint",

@@ -428,6 +428,22 @@ func TestSlowClients(t *testing.T) {
 			}
 		})
 	})
+	t.Run("long answer", func(t *testing.T) {
+		inBubble(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadAll(r.Body)
+			time.Sleep(time.Hour) // the body's time does not run on
+			if r.Context().Err() == nil {
+				_, _ = w.Write([]byte("done"))
+			}
+		}, func(t *testing.T, dial func() net.Conn) {
+			c := dial()
+			defer c.Close()
+			fmt.Fprint(c, head+strings.Repeat("a", 900))
+			if got := status(c); got != "HTTP/1.1 200 OK" {
+				t.Errorf("a request that takes an hour gets %q", got)
+			}
+		})
+	})
 	t.Run("idle", func(t *testing.T) {
 		inBubble(t, echo, func(t *testing.T, dial func() net.Conn) {
 			c, start := dial(), time.Now()

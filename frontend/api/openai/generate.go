@@ -387,6 +387,8 @@ type eventMaker interface {
 // ends the stream all the same.
 func (s *Server) respond(ctx context.Context, w http.ResponseWriter, r *http.Request, p *sampling, id string, seqs []*sequence, events eventMaker) {
 	sse := newSSE(w)
+	quiet := sse.keepAlive(s.cfg.SSEKeepAlive)
+	defer quiet() // after a panic
 	interval := max(s.cfg.StreamInterval, deref(p.StreamInterval, 1))
 	err := merge(ctx, seqs, func(q *sequence, d delta) error {
 		d, ready := q.gather(d, interval)
@@ -399,6 +401,7 @@ func (s *Server) respond(ctx context.Context, w http.ResponseWriter, r *http.Req
 		q.stream.Delivered()
 		return nil
 	})
+	quiet()
 	switch {
 	case err == nil:
 		if final, _ := s.usage(p); final {

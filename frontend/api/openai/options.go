@@ -1,6 +1,10 @@
 package openai
 
-import "govllm/frontend/chat/jinja"
+import (
+	"time"
+
+	"govllm/frontend/chat/jinja"
+)
 
 // Options say what requests may bring and what answers hold. The zero value is
 // vLLM's default.
@@ -29,4 +33,7 @@ type Options struct {
 	// StreamInterval is how many tokens a chunk gathers at least, but for the
 	// first and the last (--stream-interval); 0 and 1: none.
 	StreamInterval int
+	// SSEKeepAlive is after how long without an event a stream gets a comment
+	// (--sse-keep-alive-interval); 0: never.
+	SSEKeepAlive time.Duration
 }

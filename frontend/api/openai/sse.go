@@ -3,6 +3,7 @@ package openai
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -14,19 +15,58 @@ import (
 
 // sse writes server-sent events. Headers go out with the first one.
 type sse struct {
-	w       http.ResponseWriter
-	rc      *http.ResponseController
+	w  http.ResponseWriter
+	rc *http.ResponseController
+
+	mu      sync.Mutex // between the handler and keepAlive
 	started bool
+	idle    *time.Timer   // since the last event; nil: nobody waits for it
+	every   time.Duration // of idle
 }
 
 func newSSE(w http.ResponseWriter) *sse {
 	return &sse{w: w, rc: http.NewResponseController(w)}
 }
 
+// keepAlive sends a comment whenever nothing else was sent for that long, so
+// that no proxy takes a request that waits for a dead one. 0: never. stop must
+// be called before the handler looks at what was sent or returns, and may be
+// called again.
+//
+// Source: vllm/entrypoints/serve/utils/sse_keep_alive.py.
+func (s *sse) keepAlive(every time.Duration) (stop func()) {
+	if every <= 0 {
+		return func() {}
+	}
+	s.idle, s.every = time.NewTimer(every), every
+	done := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		defer s.idle.Stop()
+		for {
+			select {
+			case <-s.idle.C:
+				_ = s.send([]byte(": keep-alive\n\n")) // the handler notices a client that has gone
+			case <-done:
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(done)
+		waiting.Wait()
+	})
+}
+
 // send writes one or more whole events and flushes them.
 func (s *sse) send(events []byte) error {
 	if len(events) == 0 {
 		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle != nil {
+		s.idle.Reset(s.every)
 	}
 	if !s.started {
 		s.started = true

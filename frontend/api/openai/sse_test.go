@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"govllm/frontend/outputs"
 	"govllm/protocol"
@@ -91,4 +93,25 @@ func BenchmarkChunk(b *testing.B) {
 	for b.Loop() {
 		c.delta(q, d)
 	}
+}
+
+// A stream that waits gets a comment per interval; one that does not gets none.
+func TestKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := httptest.NewRecorder()
+		s := newSSE(w)
+		stop := s.keepAlive(10 * time.Second)
+		time.Sleep(25 * time.Second)
+		for range 3 {
+			_ = s.send([]byte("data: x\n\n"))
+			time.Sleep(9 * time.Second)
+		}
+		stop()
+		time.Sleep(time.Minute)
+		_ = s.send([]byte("data: y\n\n"))
+		const want = ": keep-alive\n\n: keep-alive\n\ndata: x\n\ndata: x\n\ndata: x\n\ndata: y\n\n"
+		if got := w.Body.String(); got != want || w.Header().Get("Content-Type") == "" {
+			t.Errorf("the stream is %q, want %q", got, want)
+		}
+	})
 }
