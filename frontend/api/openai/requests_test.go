@@ -320,6 +320,43 @@ func TestForceIncludeUsage(t *testing.T) {
 	}
 }
 
+// withLogprobs answers with one token and its log probability.
+func withLogprobs(*protocol.EngineCoreRequest) []protocol.EngineCoreOutput {
+	return []protocol.EngineCoreOutput{{NewTokenIDs: []int32{70}, FinishReason: protocol.FinishLength,
+		NewLogprobs: &protocol.LogprobsLists{NumTokens: 1, Width: 1, TokenIDs: []int32{70}, Logprobs: []float32{-1}, Ranks: []int64{1}}}}
+}
+
+// What the server was told holds where a request does not say otherwise.
+func TestOptions(t *testing.T) {
+	tools := `"messages":[{"role":"user","content":"a"}],"tools":[{"function":{"name":"f"}}],"return_prompt_text":true`
+	for _, tc := range []struct {
+		name       string
+		options    Options
+		path, body string
+		want       string // part of the answer
+	}{
+		{"names", Options{}, "/v1/completions", `{"prompt":"a","logprobs":0}`, `"tokens":["c"]`},
+		{"IDs", Options{TokensAsTokenIDs: true}, "/v1/completions", `{"prompt":"a","logprobs":0}`, `"tokens":["token_id:70"]`},
+		{"IDs, but", Options{TokensAsTokenIDs: true}, "/v1/completions", `{"prompt":"a","logprobs":0,"return_tokens_as_token_ids":false}`, `"tokens":["c"]`},
+		{"tools", Options{}, "/v1/chat/completions", `{` + tools + `,"tool_choice":"none"}`, `"prompt_text":"tools"`},
+		{"tools hidden", Options{ExcludeToolsForNone: true}, "/v1/chat/completions", `{` + tools + `,"tool_choice":"none"}`, `"prompt_text":"no tools"`},
+		{"tools not hidden", Options{ExcludeToolsForNone: true}, "/v1/chat/completions", `{` + tools + `}`, `"prompt_text":"tools"`},
+		{"no fingerprint", Options{}, "/v1/completions", `{"prompt":"a"}`, `"system_fingerprint":null`},
+		{"fingerprint", Options{SystemFingerprint: "fp"}, "/v1/chat/completions", `{` + tools + `}`, `"system_fingerprint":"fp"`},
+		{"fingerprint at the end", Options{SystemFingerprint: "fp"}, "/v1/completions", `{"prompt":"a","stream":true}`, `"token_ids":null}],"system_fingerprint":"fp"}`},
+		{"fingerprint with the usage", Options{SystemFingerprint: "fp"}, "/v1/completions", `{"prompt":"a","stream":true,"stream_options":{"include_usage":true}}`, `"completion_tokens":1},"system_fingerprint":"fp"}`},
+	} {
+		s, _ := newScripted(t, withLogprobs, func(c *Config) {
+			c.Options = tc.options
+			c.Templates, _ = chat.FindTemplate(nil, []byte("{{ 'tools' if tools else 'no tools' }}{# messages content #}"))
+		})
+		w := post(s, tc.path, tc.body)
+		if got := w.Body.String(); !strings.Contains(got, tc.want) || strings.Count(got, "system_fingerprint") > 1 {
+			t.Errorf("%s: %d %s, want %s", tc.name, w.Code, got, tc.want)
+		}
+	}
+}
+
 // Chunks gather tokens, but the first tokens and the end go out at once.
 func TestGather(t *testing.T) {
 	q := &sequence{}
