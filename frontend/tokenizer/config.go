@@ -78,13 +78,18 @@ func (ns *namedTokens) UnmarshalJSON(data []byte) error {
 	return err
 }
 
+// readConfig reads tokenizer_config.json; nil is an empty one.
 func readConfig(data []byte) (*config, error) {
 	c := new(config)
-	if err := json.Unmarshal(data, c, jsontext.AllowDuplicateNames(true)); err != nil {
-		return nil, err
+	if data == nil {
+		return c, nil
 	}
-	if c.SplitSpecialTokens {
-		return nil, fmt.Errorf("%w: split_special_tokens", ErrUnsupported)
+	err := json.Unmarshal(data, c, jsontext.AllowDuplicateNames(true))
+	if err == nil && c.SplitSpecialTokens {
+		err = fmt.Errorf("%w: split_special_tokens", ErrUnsupported)
+	}
+	if err != nil {
+		return nil, inFile("tokenizer_config.json", err)
 	}
 	return c, nil
 }

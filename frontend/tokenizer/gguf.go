@@ -42,7 +42,7 @@ func LoadGGUF(g *GGUF) (*Tokenizer, error) {
 	if err != nil {
 		return nil, inFile("GGUF vocabulary", err)
 	}
-	return p.withConfig("GGUF vocabulary", nil)
+	return p.withConfig("GGUF vocabulary", new(config))
 }
 
 func (g *GGUF) parts() (*parts, error) {

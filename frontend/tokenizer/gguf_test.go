@@ -95,6 +95,7 @@ func TestLoadGGUFErrors(t *testing.T) {
 // text without losing any of it.
 func TestGGUFPreTokenizers(t *testing.T) {
 	seen := map[string]bool{}
+	texts := corpus(t)[:58]
 	for names := range ggufPres {
 		for _, name := range strings.Fields(names) {
 			if seen[name] {
@@ -111,7 +112,7 @@ func TestGGUFPreTokenizers(t *testing.T) {
 			t.Errorf("%s: %v", names, err)
 			continue
 		}
-		for _, text := range corpus(t)[:58] {
+		for _, text := range texts {
 			var got strings.Builder
 			err := split(stages, text, true, func(piece string, _ bool) error { got.WriteString(piece); return nil })
 			if err != nil || got.String() != text {

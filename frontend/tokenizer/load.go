@@ -26,33 +26,31 @@ func Load(tokenizerJSON, tokenizerConfig []byte) (*Tokenizer, error) {
 	if err := l.read(tokenizerJSON); err != nil {
 		return nil, inFile("tokenizer.json", err)
 	}
-	return l.parts.withConfig("tokenizer.json", tokenizerConfig)
+	c, err := readConfig(tokenizerConfig)
+	if err != nil {
+		return nil, err
+	}
+	return l.parts.withConfig("tokenizer.json", c)
 }
 
-// withConfig assembles the parts that file describes, as tokenizer_config.json,
-// if not nil, changes them.
-func (p *parts) withConfig(file string, tokenizerConfig []byte) (*Tokenizer, error) {
+// withConfig assembles the parts that file describes, as tokenizer_config.json
+// changes them.
+func (p *parts) withConfig(file string, c *config) (*Tokenizer, error) {
 	if err := checkAdded(p.added, p.vocab); err != nil {
 		return nil, inFile(file, err)
 	}
-	config := new(config)
-	if tokenizerConfig != nil {
-		var err error
-		if config, err = readConfig(tokenizerConfig); err != nil {
-			return nil, inFile("tokenizer_config.json", err)
-		}
-		if p.added, err = config.amend(p.added, p.vocab); err != nil {
-			return nil, inFile("tokenizer_config.json", err)
-		}
-		if err := checkAdded(p.added, p.vocab); err != nil {
-			return nil, inFile("tokenizer_config.json", err)
-		}
+	var err error
+	if p.added, err = c.amend(p.added, p.vocab); err == nil {
+		err = checkAdded(p.added, p.vocab)
+	}
+	if err != nil {
+		return nil, inFile("tokenizer_config.json", err)
 	}
 	t, err := p.assemble()
 	if err != nil {
 		return nil, inFile(file, err)
 	}
-	if err := config.name(t); err != nil {
+	if err := c.name(t); err != nil {
 		return nil, inFile("tokenizer_config.json", err)
 	}
 	return t, nil

@@ -24,14 +24,13 @@ type modelFile struct {
 	hasMerges   bool
 	mergesValue jsontext.Value // if they come before the vocabulary
 
-	unkToken        *string
-	unkID           *int64
-	fuseUnk         bool
-	ignoreMerges    bool
-	byteFallback    bool
-	subwordPrefix   string
-	maxInputChars   int
-	subwordPrefixAt jsontext.Value
+	unkToken      *string
+	unkID         *int64
+	fuseUnk       bool
+	ignoreMerges  bool
+	byteFallback  bool
+	subwordPrefix *string // null is allowed in a BPE
+	maxInputChars int
 }
 
 // modelMembers are the members that each type of model may have.
@@ -53,7 +52,7 @@ func (l *loader) readModel(d *jsontext.Decoder) error {
 		return err
 	}
 	l.stages = stages
-	f := &modelFile{vocab: newVocab(byteLevel), maxInputChars: 100, subwordPrefix: "##"}
+	f := &modelFile{vocab: newVocab(byteLevel), maxInputChars: 100}
 	if err := members(d, func(name string) error { return f.readMember(d, name) }); err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func (f *modelFile) readMember(d *jsontext.Decoder, name string) error {
 	case "end_of_word_suffix":
 		return option("null", `""`)
 	case "continuing_subword_prefix":
-		return keep(d, &f.subwordPrefixAt)
+		return json.UnmarshalDecode(d, &f.subwordPrefix)
 	}
 	return fmt.Errorf("%w: model.%s", ErrUnsupported, name)
 }
@@ -164,8 +163,8 @@ func (f *modelFile) buildBPE() (model, error) {
 	if !f.hasMerges {
 		return nil, errors.New("model has no merges")
 	}
-	if p := string(f.subwordPrefixAt); p != "" && p != "null" && p != `""` {
-		return nil, fmt.Errorf("%w: model.continuing_subword_prefix %s", ErrUnsupported, p)
+	if f.subwordPrefix != nil && *f.subwordPrefix != "" {
+		return nil, fmt.Errorf("%w: model.continuing_subword_prefix %q", ErrUnsupported, *f.subwordPrefix)
 	}
 	if f.mergesValue != nil {
 		if err := f.readMerges(newDecoder(f.mergesValue)); err != nil {
@@ -227,16 +226,15 @@ func (f *modelFile) buildWordPiece() (model, error) {
 	if f.vocab.byteLevel {
 		return nil, fmt.Errorf("%w: a WordPiece with a byte-level pre_tokenizer", ErrUnsupported)
 	}
-	if f.subwordPrefixAt != nil {
-		if err := json.Unmarshal(f.subwordPrefixAt, &f.subwordPrefix); err != nil {
-			return nil, at("model.continuing_subword_prefix", err)
-		}
+	prefix := "##"
+	if f.subwordPrefix != nil {
+		prefix = *f.subwordPrefix
 	}
 	unk, err := f.findUnk()
 	if err != nil {
 		return nil, err
 	}
-	return newWordPiece(f.vocab, f.subwordPrefix, f.maxInputChars, unk), nil
+	return newWordPiece(f.vocab, prefix, f.maxInputChars, unk), nil
 }
 
 // readVocab reads model.vocab: an object of spellings to ids, or a list of

@@ -27,11 +27,9 @@ func LoadSentencePiece(model, tokenizerConfig []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, inFile(file, err)
 	}
-	c := new(config)
-	if tokenizerConfig != nil {
-		if c, err = readConfig(tokenizerConfig); err != nil {
-			return nil, inFile("tokenizer_config.json", err)
-		}
+	c, err := readConfig(tokenizerConfig)
+	if err != nil {
+		return nil, err
 	}
 	s.prefix = prependFirst
 	if c.Legacy {
@@ -45,7 +43,7 @@ func LoadSentencePiece(model, tokenizerConfig []byte) (*Tokenizer, error) {
 		return nil, inFile(file, err)
 	}
 	p.bos, p.eos = s.bos, s.eos
-	t, err := p.withConfig(file, tokenizerConfig)
+	t, err := p.withConfig(file, c)
 	if err != nil {
 		return nil, err
 	}
