@@ -577,6 +577,8 @@ func testRoutes(t *testing.T, s *system) {
 		{"GET", "/health", 200, ""},
 		{"GET", "/ping", 200, ""},
 		{"GET", "/version", 200, `"version"`},
+		{"GET", "/v1/models/builtin", 200, `"id":"builtin"`},
+		{"GET", "/v1/models/a/b", 404, "The model `a/b` does not exist. This server has: `builtin`."},
 		{"GET", "/v1/models", 200, `"id":"builtin"`},
 		{"GET", "/metrics", 200, "vllm:num_requests_running"},
 		{"GET", "/nowhere", 404, `"code":404`},

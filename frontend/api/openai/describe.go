@@ -60,13 +60,14 @@ func endpoints() map[string]endpoint {
 			fields: func() []field { return new(generateRequest).fields() }, response: openapi.SchemaOf[generateResponse](), streams: true},
 		"POST /inference/v1/abort_requests": {summary: "End the running requests of those IDs, as DELETE /v1/requests/{id} does one by one.", request: "AbortRequest", required: []string{"request_ids"},
 			fields: func() []field { return abortFields(new([]string)) }},
-		"GET /v1/models":           {summary: "The names that requests may give as model.", response: openapi.SchemaOf[modelList]()},
-		"DELETE /v1/requests/{id}": {summary: "End the running requests of that ID; they are answered with what they have.", response: openapi.SchemaOf[cancelResponse]()},
-		"GET /health":              {summary: "Liveness: 503 once the engine is dead."},
-		"GET /ping":                {summary: "The same as /health."},
-		"POST /ping":               {summary: "The same as /health."},
-		"GET /ready":               {summary: "Readiness: 503 while requests should go elsewhere.", response: status},
-		"GET /version":             {summary: "The version of vLLM whose API this is.", response: openapi.SchemaOf[map[string]string]()},
+		"GET /v1/models":            {summary: "The names that requests may give as model.", response: openapi.SchemaOf[modelList]()},
+		"GET /v1/models/{model...}": {summary: "One of them.", response: openapi.SchemaOf[modelCard]()},
+		"DELETE /v1/requests/{id}":  {summary: "End the running requests of that ID; they are answered with what they have.", response: openapi.SchemaOf[cancelResponse]()},
+		"GET /health":               {summary: "Liveness: 503 once the engine is dead."},
+		"GET /ping":                 {summary: "The same as /health."},
+		"POST /ping":                {summary: "The same as /health."},
+		"GET /ready":                {summary: "Readiness: 503 while requests should go elsewhere.", response: status},
+		"GET /version":              {summary: "The version of vLLM whose API this is.", response: openapi.SchemaOf[map[string]string]()},
 
 		"GET /docs":         {summary: "This description as a page."},
 		"GET /openapi.json": {summary: "This description.", response: openapi.SchemaOf[map[string]any]()},
@@ -113,13 +114,20 @@ func (s *Server) describe(patterns []string) *openapi.Document {
 		if _, ok := known[pattern]; !ok {
 			continue // a page for people, such as the dashboard
 		}
-		method, path, _ := strings.Cut(pattern, " ")
+		method, path := describedPath(pattern)
 		if d.Paths[path] == nil {
 			d.Paths[path] = openapi.Path{}
 		}
 		d.Paths[path][strings.ToLower(method)] = s.operation(d, path, known[pattern])
 	}
 	return d
+}
+
+// describedPath splits a pattern of net/http, whose mark of a rest that may hold
+// slashes OpenAPI lacks.
+func describedPath(pattern string) (method, path string) {
+	method, path, _ = strings.Cut(pattern, " ")
+	return method, strings.ReplaceAll(path, "...}", "}")
 }
 
 func (s *Server) operation(d *openapi.Document, path string, e endpoint) *openapi.Operation {

@@ -40,7 +40,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	}
 	handlers := s.handlers()
 	for pattern := range handlers {
-		method, path, _ := strings.Cut(pattern, " ")
+		method, path := describedPath(pattern)
 		operations, _ := paths[path].(map[string]any)
 		operation, _ := operations[strings.ToLower(method)].(map[string]any)
 		if operation == nil || operation["summary"] == "" {

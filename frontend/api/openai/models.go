@@ -41,16 +41,31 @@ type modelList struct {
 
 // listModels serves GET /v1/models: one card per served name.
 func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
-	now := s.now().Unix()
 	list := modelList{Object: "list", Data: []modelCard{}}
 	for _, name := range s.cfg.ServedModelNames {
-		list.Data = append(list.Data, modelCard{
-			ID: name, Object: "model", Created: now, OwnedBy: "vllm", Root: s.cfg.ModelRoot, MaxModelLen: s.cfg.MaxModelLen,
-			Permission: []modelPermission{{
-				ID: "modelperm-" + httpserver.NewID(), Object: "model_permission", Created: now,
-				AllowSampling: true, AllowLogprobs: true, AllowView: true, Organization: "*",
-			}},
-		})
+		list.Data = append(list.Data, s.card(name))
 	}
 	writeJSON(w, http.StatusOK, list)
+}
+
+// retrieveModel serves GET /v1/models/{model}, which vLLM lacks and OpenAI's
+// clients have a method for. Names may hold slashes.
+func (s *Server) retrieveModel(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("model")
+	if err := s.findModel(name); err != nil {
+		s.cfg.ErrorFormat.Write(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, s.card(name))
+}
+
+func (s *Server) card(name string) modelCard {
+	now := s.now().Unix()
+	return modelCard{
+		ID: name, Object: "model", Created: now, OwnedBy: "vllm", Root: s.cfg.ModelRoot, MaxModelLen: s.cfg.MaxModelLen,
+		Permission: []modelPermission{{
+			ID: "modelperm-" + httpserver.NewID(), Object: "model_permission", Created: now,
+			AllowSampling: true, AllowLogprobs: true, AllowView: true, Organization: "*",
+		}},
+	}
 }

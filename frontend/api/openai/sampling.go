@@ -474,10 +474,12 @@ func (s *Server) checkModel(name string) *APIError {
 	if name == "" {
 		return nil
 	}
-	for _, served := range s.cfg.ServedModelNames {
-		if name == served {
-			return nil
-		}
+	return s.findModel(name)
+}
+
+func (s *Server) findModel(name string) *APIError {
+	if slices.Contains(s.cfg.ServedModelNames, name) {
+		return nil
 	}
 	return &APIError{Status: 404, Type: "NotFoundError", Param: "model",
 		Message: fmt.Sprintf("The model `%s` does not exist. This server has: %s.", abbreviate(name), quotedList(s.cfg.ServedModelNames))}

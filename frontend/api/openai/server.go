@@ -86,6 +86,7 @@ func (s *Server) handlers() map[string]http.HandlerFunc {
 		"POST /tokenize":                    s.tokenize,
 		"POST /detokenize":                  s.detokenize,
 		"GET /v1/models":                    s.listModels,
+		"GET /v1/models/{model...}":         s.retrieveModel,
 		"POST /v1/completions/render":       s.renderCompletion,
 		"POST /v1/chat/completions/render":  s.renderChatCompletion,
 		"POST /inference/v1/abort_requests": s.abortRequests,

@@ -37,7 +37,7 @@ assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens == chat.usage.
 
 with client.chat.completions.stream(**ask) as stream:
     stream.until_done()
-    assert stream.get_final_completion().choices[0].message.content == chat.choices[0].message.content
+    assert stream.current_completion_snapshot.choices[0].message.content == chat.choices[0].message.content
 
 likely = client.chat.completions.create(**ask, logprobs=True, top_logprobs=2).choices[0].logprobs.content
 assert len(likely) == 12 and all(len(t.top_logprobs) == 2 for t in likely)
