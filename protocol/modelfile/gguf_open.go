@@ -158,8 +158,8 @@ func (m *Model) readGGUFTokenizer(path string) (err error) {
 	if m.GGUFVocabulary, err = g.vocabulary(); err != nil || m.GGUFVocabulary == nil {
 		return err
 	}
-	m.TokenizerConfigJSON, err = m.GGUFVocabulary.tokenizerConfig()
-	if template := g.string("tokenizer.chat_template", ""); template != "" {
+	m.TokenizerConfigJSON, err = g.tokenizerConfig(m.GGUFVocabulary)
+	if template := g.string(ggufTemplate, ""); template != "" && !g.has("tokenizer.chat_templates") {
 		m.ChatTemplateJinja = []byte(template)
 	}
 	return errors.Join(err, g.err())

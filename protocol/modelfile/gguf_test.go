@@ -114,6 +114,18 @@ func TestGGUFOptions(t *testing.T) {
 	}
 }
 
+func TestGGUFChatTemplates(t *testing.T) {
+	named := append(slices.Clone(tokenizerPairs), pair{Key: "tokenizer.chat_templates", Value: []string{"tool_use"}})
+	m := open(t, writeGGUF(t, tinyGGUF(append(named, pair{Key: "tokenizer.chat_template.tool_use", Value: "T"})...)), modelfile.Options{})
+	want := `"chat_template":[{"name":"default","template":"{{ messages }}"},{"name":"tool_use","template":"T"}]`
+	if !strings.Contains(string(m.TokenizerConfigJSON), want) || m.ChatTemplateJinja != nil {
+		t.Errorf("TokenizerConfigJSON = %s, ChatTemplateJinja = %s, want %s and none", m.TokenizerConfigJSON, m.ChatTemplateJinja, want)
+	}
+	if _, err := modelfile.Open(writeGGUF(t, tinyGGUF(named...)), modelfile.Options{}); !errors.Is(err, modelfile.ErrInvalid) || !strings.Contains(err.Error(), "tokenizer.chat_template.tool_use") {
+		t.Errorf("Open without a template that is named = %v, want ErrInvalid that names it", err)
+	}
+}
+
 // What the metadata says of the computation, one family and key at a time.
 func TestGGUFConfig(t *testing.T) {
 	half := math.Sqrt(64)

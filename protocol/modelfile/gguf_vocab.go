@@ -118,10 +118,33 @@ func (g *ggufFile) eosTokenIDs(vocab int) []int32 {
 	return ids
 }
 
+const ggufTemplate = "tokenizer.chat_template"
+
+// chatTemplates returns the templates that the file names beside the default,
+// as tokenizer_config.json lists them; nil if it has the default at most.
+func (g *ggufFile) chatTemplates() []map[string]string {
+	names := g.strings("tokenizer.chat_templates")
+	if len(names) == 0 {
+		return nil
+	}
+	list := []map[string]string{{"name": "default", "template": g.string(ggufTemplate, "")}}
+	for _, name := range names {
+		key := ggufTemplate + "." + name
+		if !g.has(key) {
+			g.missing(key)
+		}
+		list = append(list, map[string]string{"name": name, "template": g.string(key, "")})
+	}
+	return list
+}
+
 // tokenizerConfig says in tokenizer_config.json's words what the metadata
 // knows of it.
-func (v *GGUFVocabulary) tokenizerConfig() ([]byte, error) {
+func (g *ggufFile) tokenizerConfig(v *GGUFVocabulary) ([]byte, error) {
 	config := map[string]any{}
+	if list := g.chatTemplates(); list != nil {
+		config["chat_template"] = list
+	}
 	for _, s := range ggufSpecial {
 		if id := *s.id(v); id >= 0 && s.name != "" {
 			config[s.name] = v.Tokens[id]
