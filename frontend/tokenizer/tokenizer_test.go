@@ -280,13 +280,13 @@ func TestAddedTokensLinear(t *testing.T) {
 // its regular expressions, in many goroutines.
 func TestConcurrentEncode(t *testing.T) {
 	texts := corpus(t)[:200]
-	for _, name := range []string{"gpt2", "other"} {
-		tok := loadDirectory(t, filepath.Join("testdata/small", name))
+	for _, name := range []string{"gpt2", "other", "llama2", "t5", "bert"} {
+		directory := filepath.Join("testdata/small", name)
 		want := make([][]int32, len(texts))
-		for i, text := range texts {
-			want[i] = mustEncode(t, tok, text)
+		for i, tok := 0, loadDirectory(t, directory); i < len(texts); i++ {
+			want[i] = mustEncode(t, tok, texts[i])
 		}
-		clear(tok.model.(*bpe).cache.slots)
+		tok := loadDirectory(t, directory) // with empty caches
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
