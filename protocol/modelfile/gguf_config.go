@@ -221,15 +221,15 @@ func (g *ggufFile) phi3(c *Config) {
 	g.windowEverywhere(c)
 }
 
-// gemma is what both generations share. The file's norm weights have their 1
+// gemma is what both generations share: every period-th layer sees everything,
+// the others a window, if there is one. The file's norm weights have their 1
 // already.
-func (g *ggufFile) gemma(c *Config, period int) {
+func (g *ggufFile) gemma(c *Config, period, window int) {
 	c.HiddenAct = "gelu_pytorch_tanh"
 	c.PostNorms = true
 	c.EmbedScale = float32(math.Sqrt(float64(c.HiddenSize)))
 	c.LogitSoftCap = float32(g.float(g.key("final_logit_softcapping"), 0))
-	window := g.key("attention.sliding_window")
-	c.SlidingWindow = g.sizeOr(window, 0)
+	c.SlidingWindow = g.sizeOr(g.key("attention.sliding_window"), window)
 	if c.SlidingWindow == 0 {
 		return
 	}
@@ -245,7 +245,7 @@ func (g *ggufFile) gemma(c *Config, period int) {
 }
 
 func (g *ggufFile) gemma2(c *Config) {
-	g.gemma(c, 2)
+	g.gemma(c, 2, 4096)
 	c.RopeLocal = c.Rope
 	c.AttnSoftCap = float32(g.float(g.key("attn_logit_softcapping"), 50))
 	if !g.has(g.key("final_logit_softcapping")) {
@@ -257,7 +257,7 @@ func (g *ggufFile) gemma2(c *Config) {
 }
 
 func (g *ggufFile) gemma3(c *Config) {
-	g.gemma(c, 6)
+	g.gemma(c, 6, 0)
 	c.QKNorm = true
 	c.RopeLocal = Rope{Theta: g.float(g.key("rope.freq_base_swa"), 10000), Dim: c.Rope.Dim} // not scaled
 	if !g.has(g.key("rope.freq_base")) {

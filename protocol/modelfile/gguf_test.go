@@ -151,9 +151,9 @@ func TestGGUFConfig(t *testing.T) {
 		{"qwen3", modelfiletest.Qwen3(), nil, func(c *modelfile.Config) bool { return c.QKNorm && !c.Rope.Interleaved && !c.QKVBias }},
 		{"qwen2", modelfiletest.Qwen2().With(modelfiletest.Config{"sliding_window": 0}), nil,
 			func(c *modelfile.Config) bool { return c.QKVBias && !c.OutBias && c.TieWordEmbeddings }},
-		{"gemma2", modelfiletest.Gemma2().With(modelfiletest.Config{"attn_logit_softcapping": nil, "final_logit_softcapping": nil}), nil,
+		{"gemma2", modelfiletest.Gemma2().With(modelfiletest.Config{"attn_logit_softcapping": nil, "final_logit_softcapping": nil, "sliding_window": nil}), nil,
 			func(c *modelfile.Config) bool {
-				return c.AttnSoftCap == 50 && c.LogitSoftCap == 30 && slices.Equal(c.Local, []bool{true, false, true}) && c.NormOffset == 0
+				return c.SlidingWindow == 4096 && c.AttnSoftCap == 50 && c.LogitSoftCap == 30 && slices.Equal(c.Local, []bool{true, false, true}) && c.NormOffset == 0
 			}},
 		{"gemma3", modelfiletest.Gemma3().With(modelfiletest.Config{"layer_types": nil, "rope_theta": nil, "rope_local_base_freq": nil}), nil,
 			func(c *modelfile.Config) bool {
