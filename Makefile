@@ -15,7 +15,7 @@ APT_PACKAGES := gcc libc6-dev pkg-config libzmq3-dev curl ca-certificates
 ##@ Use
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z_-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z0-9_-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables: MODEL (a directory, a .gguf file, OWNER/NAME of the Hugging Face hub, or builtin; SmolLM2-135M-Instruct"
 	@echo "if not given), PORT=$(PORT), ARGS for both commands, DIR for export-builtin."
