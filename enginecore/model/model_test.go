@@ -190,12 +190,17 @@ func TestLoadIgnoresSavedRopeConstants(t *testing.T) {
 	}
 }
 
+// Progress counts what matrices take when packed, and reaches all of it, in
+// pieces smaller than the largest tensor.
 func TestLoadProgress(t *testing.T) {
-	cfg := modelfiletest.Llama()
+	cfg := modelfiletest.Llama().With(config{"vocab_size": 3000})
 	tensors := modelfiletest.RandomTensors(cfg, "BF16", 5)
-	want := int64(0)
+	want, matrices := int64(0), 0
 	for _, x := range tensors {
-		want += int64(len(x.Data))
+		if len(x.Shape) == 2 {
+			want += 2 * int64(len(x.Data)) // as float32
+			matrices++
+		}
 	}
 	last, calls := int64(0), 0
 	_, err := load(t, modelfiletest.WriteDir(t, cfg, tensors...), model.Options{DType: kernels.F32, Progress: func(done, total int64) {
@@ -205,8 +210,8 @@ func TestLoadProgress(t *testing.T) {
 		last = done
 		calls++
 	}})
-	if err != nil || last != want || calls != len(tensors) {
-		t.Errorf("Load = %v after %d of %d bytes in %d calls, want %d calls", err, last, want, calls, len(tensors))
+	if err != nil || last != want || calls <= matrices {
+		t.Errorf("Load = %v after %d of %d bytes in %d calls, want more calls than %d matrices", err, last, want, calls, matrices)
 	}
 }
 
