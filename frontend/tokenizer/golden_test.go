@@ -1,12 +1,15 @@
 package tokenizer
 
 import (
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -158,7 +161,10 @@ func TestOracle(t *testing.T) {
 		t.Run(filepath.Base(directory), func(t *testing.T) {
 			compareGolden(t, directory, texts)
 			if file := filepath.Join(directory, "gguf.json"); exists(file) {
-				compareGGUF(t, directory, texts)
+				compareGGUF(t, directory, readJSON[GGUF](t, file), texts)
+			}
+			if pre, ok := ggufNames[filepath.Base(directory)]; ok {
+				compareGGUF(t, directory, ggufOf(t, filepath.Join(directory, "tokenizer.json"), pre), texts)
 			}
 			if !exists(filepath.Join(directory, "tokenizer_config.json")) {
 				return
@@ -182,8 +188,7 @@ func compareGolden(t *testing.T, directory string, texts []string) {
 // the golden file, but for what the file does not know: which tokens are special
 // (converters mark what looks so), and tokens of escaped spaces (they write
 // spaces).
-func compareGGUF(t *testing.T, directory string, texts []string) {
-	g := readJSON[GGUF](t, filepath.Join(directory, "gguf.json"))
+func compareGGUF(t *testing.T, directory string, g GGUF, texts []string) {
 	tok, err := LoadGGUF(&g)
 	if err != nil {
 		t.Fatal(err)
@@ -199,6 +204,51 @@ func compareGGUF(t *testing.T, directory string, texts []string) {
 		}
 	}
 	compareWith(t, tok, file, want, texts)
+}
+
+// ggufNames are the names that GGUF files have for the pre-tokenizers of some
+// models.
+var ggufNames = map[string]string{
+	"llama3": "llama-bpe", "qwen2_5": "qwen2", "gpt4o": "gpt-4o", "deepseek_v3": "deepseek-v3",
+}
+
+// ggufOf returns what a GGUF file has of a byte-level tokenizer.json.
+func ggufOf(tb testing.TB, file, pre string) GGUF {
+	tb.Helper()
+	f := readJSON[struct {
+		Added []struct {
+			ID      int
+			Content string
+			Special bool
+		} `json:"added_tokens"`
+		Processor json.RawMessage `json:"post_processor"`
+		Model     struct {
+			Vocab  map[string]int
+			Merges []string
+		}
+	}](tb, file)
+	last := slices.Max(slices.Collect(maps.Values(f.Model.Vocab)))
+	for _, a := range f.Added {
+		last = max(last, a.ID)
+	}
+	g := GGUF{Model: "gpt2", Pre: pre, Tokens: make([]string, last+1), Types: make([]int32, last+1), Merges: f.Model.Merges}
+	for id := range g.Tokens { // where there is none
+		g.Tokens[id], g.Types[id] = fmt.Sprintf("[PAD%d]", id), tokenUnused
+	}
+	for token, id := range f.Model.Vocab {
+		g.Tokens[id], g.Types[id] = token, tokenNormal
+	}
+	for _, a := range f.Added {
+		g.Tokens[a.ID], g.Types[a.ID] = a.Content, tokenUserDefined
+		if a.Special {
+			g.Types[a.ID] = tokenControl
+		}
+		if strings.Contains(a.Content, "begin") && bytes.Contains(f.Processor, []byte("TemplateProcessing")) && g.BOS == nil {
+			g.BOS = pointer(int32(a.ID))
+		}
+	}
+	g.AddBOS = pointer(g.BOS != nil)
+	return g
 }
 
 func compareWith(t *testing.T, tok *Tokenizer, file []byte, want golden, texts []string) {
