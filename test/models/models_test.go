@@ -68,8 +68,11 @@ type text struct {
 func TestReference(t *testing.T) {
 	eachModel(t, func(t *testing.T, want truth, m *modelfile.Model) {
 		e := open(t, m, "ref", "float32", 256, len(want.Prompts))
+		tok := newTokenizer(t, m)
 		for _, p := range want.Prompts {
-			if ids := encode(t, m, p.Text, true); !slices.Equal(ids, p.IDs) {
+			ids, err := tok.Encode(p.Text, true)
+			check(t, err)
+			if !slices.Equal(ids, p.IDs) {
 				t.Errorf("Encode(%q) = %v, want %v", p.Text, ids, p.IDs)
 			}
 			e.add(p.IDs, len(p.Greedy), nil)
@@ -168,14 +171,16 @@ func textTokens(t *testing.T, m *modelfile.Model, x text) []int32 {
 	if err != nil {
 		t.Skipf("%s is not in GOVLLM_DATA (%s)", x.File, dir)
 	}
-	ids := encode(t, m, string([]rune(string(data))[:8*x.Tokens]), false)[:x.Tokens]
+	ids, err := newTokenizer(t, m).Encode(string([]rune(string(data))[:8*x.Tokens]), false)
+	check(t, err)
+	ids = ids[:x.Tokens]
 	if got := sha256.Sum256(little(ids)); hex.EncodeToString(got[:]) != x.IDsSHA256 {
 		t.Fatalf("the %d tokens of %s are others than transformers': SHA-256 %x, want %s", len(ids), x.File, got, x.IDsSHA256)
 	}
 	return ids
 }
 
-func encode(t *testing.T, m *modelfile.Model, text string, special bool) []int32 {
+func newTokenizer(t *testing.T, m *modelfile.Model) *tokenizer.Tokenizer {
 	t.Helper()
 	v := m.GGUFVocabulary
 	tok, err := tokenizer.LoadGGUF(&tokenizer.GGUF{
@@ -183,9 +188,7 @@ func encode(t *testing.T, m *modelfile.Model, text string, special bool) []int32
 		BOS: &v.BOS, EOS: &v.EOS, AddBOS: v.AddBOS, AddEOS: v.AddEOS, AddSpacePrefix: v.AddSpacePrefix,
 	})
 	check(t, err)
-	ids, err := tok.Encode(text, special)
-	check(t, err)
-	return ids
+	return tok
 }
 
 func little(ids []int32) []byte {
