@@ -197,7 +197,7 @@ func (w *watcher) get(ctx context.Context, path string) (*http.Response, error) 
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, fmt.Errorf("%w; if the server is elsewhere, give its URL: vllm-frontend top URL", err)
 	}
 	resp.Body = &cancelling{resp.Body, cancel}
 	return resp, nil
