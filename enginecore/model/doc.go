@@ -92,6 +92,14 @@
 //
 // On every device, tiny random models of each family give transformers' logits
 // within 1e-4 of the largest, and its 64 greedy tokens (go test ./enginecore/model).
+// Real models run through the whole engine, against transformers 5.24 that
+// dequantises the same GGUF file to float32 (make test-models):
+//
+//	                                  ref, float32        cpu, as served (float16)
+//	                                  10 prompts of 32    most likely token   perplexity
+//	                                  greedy tokens       of 20,000 of text   beside it
+//	SmolLM2-135M-Instruct, Q4_1       10 the same         99.93 %             +0.01 %
+//	Gemma 3 270M, Q4_K_M              10 the same         99.91 %              0.00 %
 //
 // A Model is constant once loaded. A Workspace holds what a step writes.
 // Device methods run on one goroutine at a time, and so do Load, NewWorkspace
