@@ -240,6 +240,7 @@ func (e *engine) perf(opts *flags.Core) *perf.Estimator {
 	return perf.New(perf.Model{
 		NumLayers: c.NumLayers, NumLocalLayers: local, SlidingWindow: c.SlidingWindow,
 		HiddenSize: c.HiddenSize, IntermediateSize: c.IntermediateSize,
+		NumExperts: c.NumExperts, ExpertsPerToken: c.ExpertsPerToken,
 		NumHeads: c.NumHeads, NumKVHeads: c.NumKVHeads, HeadDim: c.HeadDim, VocabSize: c.VocabSize,
 		WeightBytes: e.dtype.Size(), ActivationBytes: e.dtype.Size(), CacheBytes: e.kvDType.Size(),
 	})

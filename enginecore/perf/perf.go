@@ -7,12 +7,11 @@
 //
 //	projections  2·T·hidden·(qkv + out)
 //	attention    4·heads·headDim·Σ TᵢCᵢ      a local layer sees min(Cᵢ, window)
-//	gated MLP    6·T·hidden·intermediate
+//	gated MLP    6·T·hidden·intermediate      a mixture's as often as a token takes experts
 //
 // and once per step 2·hidden·vocabulary for every row that needs logits.
 //
-// Follows vLLM V1 metrics/perf.py for dense models on one device, term by
-// term, so that numbers compare; it counts a causal prefill's triangle as a
+// Follows vLLM V1 metrics/perf.py for one device, term by term, so that numbers compare; it counts a causal prefill's triangle as a
 // square, and so do we.
 package perf
 
@@ -27,11 +26,15 @@ type Model struct {
 	NumLocalLayers   int // of those, with a sliding window
 	SlidingWindow    int // tokens
 	HiddenSize       int
-	IntermediateSize int
-	NumHeads         int
-	NumKVHeads       int
-	HeadDim          int
-	VocabSize        int
+	IntermediateSize int // of the MLP, or of one expert
+	// Mixtures: every layer has NumExperts MLPs, of which a token takes
+	// ExpertsPerToken. 0 and 0: one MLP.
+	NumExperts      int
+	ExpertsPerToken int
+	NumHeads        int
+	NumKVHeads      int
+	HeadDim         int
+	VocabSize       int
 
 	WeightBytes     int // of one weight
 	ActivationBytes int
@@ -110,21 +113,30 @@ func (m *Model) widths() (qkv, out int) {
 	return (m.NumHeads + 2*m.NumKVHeads) * m.HeadDim, m.NumHeads * m.HeadDim
 }
 
+// mlps is how many MLPs the tokens take in a layer, one token one if dense, and
+// how many different ones that is if they spread evenly.
+func (m *Model) mlps(w *work) (taken, different int) {
+	taken = w.tokens * max(m.ExpertsPerToken, 1)
+	return taken, min(taken, max(m.NumExperts, 1))
+}
+
 func (m *Model) flops(w *work) int {
 	qkv, out := m.widths()
 	n := 2 * w.tokens * m.HiddenSize * (qkv + out) * m.NumLayers
 	for kind, layers := range m.layers() {
 		n += 4 * m.NumHeads * m.HeadDim * w.tokenContext[kind] * layers
 	}
-	n += 6 * m.HiddenSize * m.IntermediateSize * w.tokens * m.NumLayers
+	taken, _ := m.mlps(w)
+	n += 6 * m.HiddenSize * m.IntermediateSize * taken * m.NumLayers
 	return n + 2*w.logitsRows*m.HiddenSize*m.VocabSize
 }
 
 func (m *Model) readBytes(w *work) int {
 	qkv, out := m.widths()
 	a, weight := m.ActivationBytes, m.WeightBytes
-	inputs := w.tokens * a * (m.HiddenSize + out + m.HiddenSize + 3*m.IntermediateSize)
-	weights := weight * (m.HiddenSize*(qkv+out) + 3*m.HiddenSize*m.IntermediateSize)
+	taken, different := m.mlps(w)
+	inputs := a * (w.tokens*(m.HiddenSize+out) + taken*(m.HiddenSize+3*m.IntermediateSize))
+	weights := weight * m.HiddenSize * (qkv + out + different*3*m.IntermediateSize)
 	n := m.NumLayers * (inputs + weights)
 	for kind, layers := range m.layers() {
 		queries := w.tokens * m.NumHeads * a
@@ -137,7 +149,8 @@ func (m *Model) readBytes(w *work) int {
 func (m *Model) writeBytes(w *work) int {
 	qkv, _ := m.widths()
 	a := m.ActivationBytes
-	activations := a * (qkv + m.HiddenSize + 3*m.IntermediateSize + m.HiddenSize)
 	cache := 2 * m.NumKVHeads * m.HeadDim * m.CacheBytes
-	return w.tokens*m.NumLayers*(activations+cache) + w.logitsRows*m.VocabSize*a
+	taken, _ := m.mlps(w)
+	layer := w.tokens*(a*(qkv+m.HiddenSize)+cache) + taken*a*(3*m.IntermediateSize+m.HiddenSize)
+	return m.NumLayers*layer + w.logitsRows*m.VocabSize*a
 }

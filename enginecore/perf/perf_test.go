@@ -61,3 +61,25 @@ func TestChunks(t *testing.T) {
 		t.Errorf("work = %+v, want %+v", w, want)
 	}
 }
+
+// The MLPs' parts of a mixture with two of four experts a token, in
+// FfnMetrics' order; the rest is as in TestEstimate.
+func TestMixture(t *testing.T) {
+	mixture := model
+	mixture.NumExperts, mixture.ExpertsPerToken = 4, 2
+	plan := &step.SchedulerOutput{
+		New:       []step.NewRequest{{Row: 1}},
+		Scheduled: []step.Scheduled{{Row: 0, Computed: 9, NumTokens: 1}, {Row: 1, NumTokens: 5}},
+		NumTokens: 6,
+	}
+	dense, e := New(model), New(mixture)
+	dense.Add(plan)
+	e.Add(plan)
+	want := dense.Take()
+	want.NumFlops += 27648 - 13824
+	want.NumReadBytes += 4032 + 9216 - 4320
+	want.NumWriteBytes += 4032 - 2016
+	if got := e.Take(); got != want {
+		t.Errorf("estimate of a mixture = %+v, want %+v", got, want)
+	}
+}
