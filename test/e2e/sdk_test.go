@@ -46,6 +46,7 @@ func TestSchema(t *testing.T) {
 	cmd := exec.Command(filepath.Join(dir, "schemathesis", "bin", "st"), "run", s.url+"/openapi.json",
 		"--checks", "not_a_server_error", "--phases", "examples,coverage,fuzzing", "--max-examples", "40",
 		"--seed", "1", "--generation-database", "none", "--request-timeout", "30")
+	cmd.Dir = t.TempDir() // it keeps examples in its working directory
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v", err)
