@@ -29,14 +29,20 @@ func TestRequests(t *testing.T) {
 		"chat template":         testChatTemplate,
 		"continued messages":    testContinued,
 		"tokens in and out":     testTokensInOut,
-		"cancel":                testCancel,
-		"timeout":               testTimeout,
 		"cached tokens":         testCachedTokens,
 		"chunks of many tokens": testStreamInterval,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s) })
 	}
 	s.idle(t)
+}
+
+// TestEarlyEnds ends requests while they run. Their tokens are random, one every
+// 20 ms, so that 900 last long however fast the machine is.
+func TestEarlyEnds(t *testing.T) {
+	s := start(t, options{core: []string{"--device", "mock", "--mock-step-time", "0.02"}})
+	t.Run("cancel", func(t *testing.T) { testCancel(t, s) })
+	t.Run("timeout", func(t *testing.T) { testTimeout(t, s) })
 }
 
 // ok posts a request that must succeed.
@@ -424,7 +430,7 @@ func testTimeout(t *testing.T, s *system) {
 	if status != http.StatusRequestTimeout || at(a, "error", "param") != "timeout_ms" || at(a, "error", "type") != "TimeoutError" {
 		t.Errorf("a request past its timeout gives %d %v, want 408", status, a)
 	}
-	resp := s.open(t, context.Background(), "/v1/completions", strings.Replace(long, ":30", ":400", 1)+`,"stream":true}`)
+	resp := s.open(t, context.Background(), "/v1/completions", strings.Replace(long, ":30", ":3000", 1)+`,"stream":true}`)
 	raw := readAll(t, resp)
 	if resp.StatusCode != http.StatusOK || !strings.Contains(raw, `"type":"TimeoutError"`) || !strings.HasSuffix(raw, "data: [DONE]\n\n") {
 		t.Errorf("a stream past its timeout gives %d and ends with %q", resp.StatusCode, raw[max(0, len(raw)-300):])

@@ -158,7 +158,7 @@ vllm:lora_requests_info{max_lora="x",running_lora_adapters="c",waiting_lora_adap
 }
 
 // A gateway scrapes every 50 ms: before, during and after traffic it finds what
-// its contract asks for.
+// its contract asks for. The engines take 20 ms a step, so that there is a during.
 func TestGatewayReadsTheFrontend(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes; not with -short")
@@ -166,7 +166,7 @@ func TestGatewayReadsTheFrontend(t *testing.T) {
 	for _, engines := range []int{1, 3} {
 		t.Run(fmt.Sprint(engines, " engines"), func(t *testing.T) {
 			s := start(t, system.Options{Engines: engines,
-				Core: []string{"--cpu-threads", "1", "--num-gpu-blocks-override", "101", "--block-size", "16", "--max-num-seqs", "2"}})
+				Core: []string{"--device", "mock", "--mock-step-time", "0.02", "--num-gpu-blocks-override", "101", "--block-size", "16", "--max-num-seqs", "2"}})
 			before := scrape(t, s)
 			if before.Waiting != 0 || before.Running != 0 || before.KVCacheUsage != 0 || before.BlockSize != 16 || before.NumBlocks != 101 {
 				t.Errorf("before traffic: %+v, want nothing under way, 101 blocks of 16", before)
