@@ -105,7 +105,7 @@ bench-load: setup ## How much faster than our server the load generator is: ARGS
 .PHONY: bench-stats
 bench-stats: setup ## What statistics cost, in interleaved pairs, and how fast /metrics answers under load
 	$(GO) test -run '^$$' -bench 'Message' ./test/load
-	$(GO) run ./test/load overhead --of statistics $(ARGS)
+	$(GO) run ./test/load overhead --of statistics --mock-step-time 500us --pairs 40 --num-prompts 384 --max-concurrency 128 --random-output-len 480 $(ARGS)
 	$(GO) run ./test/load overhead --of scrapes $(ARGS)
 	$(GO) run ./test/load probe
 

@@ -360,7 +360,7 @@ type buffers struct {
 }
 
 const (
-	maxFree      = 64      // more than are ever in flight between two steps
+	maxFree      = 512     // an engine whose steps take microseconds runs that far ahead of its socket
 	maxFreeBytes = 1 << 20 // a rare long prompt need not stay
 )
 

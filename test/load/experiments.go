@@ -30,18 +30,26 @@ func saturating() bench.Config {
 	return c
 }
 
-// deviceFlag is what all experiments share besides the load.
-func deviceFlag(set *flag.FlagSet) *string {
-	return set.String("device", "mock", "`device` of vllm-core: mock, or cpu to have the builtin model work")
+// engine is what all experiments share besides the load.
+type engine struct {
+	device   string
+	stepTime time.Duration // of the mock
+}
+
+func engineFlags(set *flag.FlagSet) *engine {
+	e := new(engine)
+	set.StringVar(&e.device, "device", "mock", "`device` of vllm-core: mock, or cpu to have the builtin model work")
+	set.DurationVar(&e.stepTime, "mock-step-time", 0, "time that a step of the mock takes, so that its batches fill up as a model's do; 0 for none")
+	return e
 }
 
 // coreFlags make a core whose KV cache never limits saturating's load.
-func coreFlags(c *bench.Config, device string) []string {
-	blocks := "65536"
-	if device != "mock" {
+func (e *engine) coreFlags(c *bench.Config) []string {
+	blocks, step := "65536", fmt.Sprint(e.stepTime.Seconds())
+	if e.device != "mock" {
 		blocks = "4096" // these hold something
 	}
-	return []string{"--device", device, "--num-gpu-blocks-override", blocks, "--max-num-seqs", fmt.Sprint(max(c.MaxConcurrency, 1))}
+	return []string{"--device", e.device, "--mock-step-time", step, "--num-gpu-blocks-override", blocks, "--max-num-seqs", fmt.Sprint(max(c.MaxConcurrency, 1))}
 }
 
 var quietFrontend = []string{"--disable-uvicorn-access-log"}
@@ -107,7 +115,7 @@ func measure(ctx context.Context, s *system.System, cfg bench.Config) (*measured
 func headroom(ctx context.Context, set *flag.FlagSet, args []string) error {
 	cfg := saturating()
 	benchFlags(set, &cfg)
-	device := deviceFlag(set)
+	engine := engineFlags(set)
 	runs := set.Int("runs", 5, "runs against each server; medians are compared")
 	if err := parse(set, args); err != nil {
 		return err
@@ -117,7 +125,7 @@ func headroom(ctx context.Context, set *flag.FlagSet, args []string) error {
 		return err
 	}
 	defer remove()
-	ours, err := system.Start(ctx, system.Options{BinDir: dir, Core: coreFlags(&cfg, *device), Frontend: quietFrontend})
+	ours, err := system.Start(ctx, system.Options{BinDir: dir, Core: engine.coreFlags(&cfg), Frontend: quietFrontend})
 	if err != nil {
 		return err
 	}
@@ -179,7 +187,7 @@ func startMock(size *atomic.Int64) (url string, stop func(), err error) {
 func overhead(ctx context.Context, set *flag.FlagSet, args []string) error {
 	cfg := saturating()
 	benchFlags(set, &cfg)
-	device := deviceFlag(set)
+	engine := engineFlags(set)
 	of := set.String("of", "statistics", "`what` the pairs differ in: statistics (against --disable-log-stats), scrapes (of /metrics), or nothing, which shows the noise")
 	interval := set.Duration("scrape-interval", 50*time.Millisecond, "time between scrapes")
 	pairs := set.Int("pairs", 20, "pairs of runs")
@@ -193,7 +201,7 @@ func overhead(ctx context.Context, set *flag.FlagSet, args []string) error {
 	defer remove()
 	start := func(flags ...string) (*system.System, error) {
 		return system.Start(ctx, system.Options{BinDir: dir,
-			Core: append(coreFlags(&cfg, *device), flags...), Frontend: append(quietFrontend[:1:1], flags...)})
+			Core: append(engine.coreFlags(&cfg), flags...), Frontend: append(quietFrontend[:1:1], flags...)})
 	}
 	with, err := start()
 	if err != nil {
@@ -357,7 +365,7 @@ func probe(ctx context.Context, set *flag.FlagSet, args []string) error {
 	cfg := saturating()
 	cfg.MaxConcurrency, cfg.OutputLen, cfg.NumPrompts = 256, 512, 1024
 	benchFlags(set, &cfg)
-	device := deviceFlag(set)
+	engine := engineFlags(set)
 	interval := set.Duration("interval", 50*time.Millisecond, "time between questions to each route")
 	routes := set.String("routes", "/metrics,/health", "`paths` to ask")
 	if err := parse(set, args); err != nil {
@@ -368,7 +376,7 @@ func probe(ctx context.Context, set *flag.FlagSet, args []string) error {
 		return err
 	}
 	defer remove()
-	s, err := system.Start(ctx, system.Options{BinDir: dir, Core: coreFlags(&cfg, *device), Frontend: quietFrontend})
+	s, err := system.Start(ctx, system.Options{BinDir: dir, Core: engine.coreFlags(&cfg), Frontend: quietFrontend})
 	if err != nil {
 		return err
 	}
