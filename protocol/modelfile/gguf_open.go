@@ -27,7 +27,7 @@ func findGGUF(name string) (string, error) {
 		return name, nil
 	case err != nil && isGGUF(name):
 		if errors.Is(err, fs.ErrNotExist) {
-			err = ErrNotFound
+			return "", fmt.Errorf("%s: %w: there is no such file; %s", name, ErrNotFound, wayOut)
 		}
 		return "", fmt.Errorf("%s: %w", name, err)
 	case err != nil || !info.IsDir():

@@ -116,6 +116,9 @@ func (m *Model) locate(opt Options) (fs.FS, error) {
 	return files, nil
 }
 
+// wayOut says what a model's name may be.
+const wayOut = "give a directory with config.json, a .gguf file, OWNER/NAME of the Hugging Face hub, or " + Builtin
+
 // openFiles returns the files of "builtin" or of a directory.
 func openFiles(name string) (fs.FS, error) {
 	if name == Builtin {
@@ -130,7 +133,7 @@ func openFiles(name string) (fs.FS, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s: %v", name, err)
 	}
-	return nil, fmt.Errorf("%s: %w: there is no such directory", name, ErrNotFound)
+	return nil, fmt.Errorf("%s: %w: there is no such directory; %s", name, ErrNotFound, wayOut)
 }
 
 func (m *Model) readConfig(files fs.FS) error {
@@ -139,7 +142,7 @@ func (m *Model) readConfig(files fs.FS) error {
 		return err
 	}
 	if data == nil {
-		return fmt.Errorf("config.json %w", ErrNotFound)
+		return fmt.Errorf("config.json %w in it; %s", ErrNotFound, wayOut)
 	}
 	m.Config, err = ParseConfig("config.json", data)
 	return err
