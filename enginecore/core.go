@@ -90,9 +90,10 @@ type Core struct {
 	log    *slog.Logger
 	abort  func(id string) // Abort, made once
 
-	flight   flight // asynchronous scheduling: the step under way
-	draining bool   // adds are turned away
-	pausing  []pendingPause
+	flight        flight // asynchronous scheduling: the step under way
+	draining      bool   // adds are turned away
+	priorityNoted bool   // a useless priority is in the log
+	pausing       []pendingPause
 
 	numSteps  uint64
 	stepStart float64
@@ -162,10 +163,21 @@ func (c *Core) add(r *request.Request, deferred bool) {
 		c.sched.Outbox().End(r.Client, r.ID, protocol.FinishAbort)
 		return
 	}
+	c.notePriority(r)
 	r.Seed = c.seedOf(r)
 	if err := c.sched.Add(r, deferred, c.now()); err != nil {
 		c.Reject(r.Client, r.ID, err)
 	}
+}
+
+// notePriority says, once, that priorities change nothing here. vLLM is silent.
+func (c *Core) notePriority(r *request.Request) {
+	if r.Priority == 0 || c.priorityNoted || c.cfg.Sched.Policy == sched.Priority {
+		return
+	}
+	c.priorityNoted = true
+	c.log.Warn("requests come with a priority, which --scheduling-policy fcfs does not look at; start the core with --scheduling-policy priority",
+		"request", r.ID, "priority", r.Priority)
 }
 
 // Release lets a deferred request go on. An ID that is not deferred is ignored.

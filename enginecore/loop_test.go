@@ -307,6 +307,27 @@ func TestLoopLost(t *testing.T) {
 	})
 }
 
+// TestLoopNotesPriorities: under fcfs a priority changes nothing, and the log
+// says so once.
+func TestLoopNotesPriorities(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := startLoop(t, nil)
+		h.add("a", 1)
+		p := protocol.DefaultSamplingParams()
+		for _, id := range []string{"b", "c"} {
+			h.requests <- &protocol.EngineCoreRequest{RequestID: id, PromptTokenIDs: []int32{1}, Priority: 3, SamplingParams: &p}
+		}
+		synctest.Wait()
+		h.loop.Drain()
+		if err := <-h.done; err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(h.log.String(), "--scheduling-policy priority"); n != 1 || !strings.Contains(h.log.String(), "request=b priority=3") {
+			t.Errorf("priorities are noted %d times, want once, for b:\n%s", n, h.log)
+		}
+	})
+}
+
 // TestLoopWaitsForNoLog: a log that nobody reads stops neither the requests nor
 // the end.
 func TestLoopWaitsForNoLog(t *testing.T) {
