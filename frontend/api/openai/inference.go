@@ -106,7 +106,7 @@ func (g *generateRequest) samplingParamsField() field {
 			return wrongType(name, "an object", raw)
 		}
 		g.hasParams = true
-		_, err := decodeObject(raw, g.paramsFields()) // unknown members are dropped, as in vLLM
+		_, err := decodeObject(raw, g.samplingParamsFields()) // unknown members are dropped, as in vLLM
 		if err != nil {
 			return toAPIError(err, "")
 		}
@@ -114,34 +114,12 @@ func (g *generateRequest) samplingParamsField() field {
 	}}
 }
 
-func (g *generateRequest) paramsFields() []field {
+func (g *generateRequest) samplingParamsFields() []field {
 	p := &g.sampling
-	return []field{
-		intField("n", &p.N),
-		floatField("temperature", &p.Temperature),
-		floatField("top_p", &p.TopP),
-		intField("top_k", &p.TopK),
-		floatField("min_p", &p.MinP),
-		intField("seed", &p.Seed),
-		floatField("repetition_penalty", &p.Repetition),
-		floatField("presence_penalty", &p.Presence),
-		floatField("frequency_penalty", &p.Frequency),
-		logitBiasField(&p.LogitBias),
-		tokenIDsField("allowed_token_ids", &p.Allowed),
-		stringsField("bad_words", &p.BadWords),
-		stringsField("stop", &p.Stop),
-		tokenIDsField("stop_token_ids", &p.StopTokenIDs),
-		boolField("include_stop_str_in_output", &p.IncludeStop),
-		boolField("ignore_eos", &p.IgnoreEOS),
+	return append(p.paramsFields(),
 		intField("max_tokens", &g.MaxTokens),
-		intField("min_tokens", &p.MinTokens),
 		intField("logprobs", &p.Logprobs),
-		intField("prompt_logprobs", &p.PromptLogprobs),
-		tokenIDsField("logprob_token_ids", &p.LogprobTokenIDs),
 		boolField("detokenize", &g.Detokenize),
-		boolField("skip_special_tokens", &p.SkipSpecial),
-		boolField("spaces_between_special_tokens", &p.SpacesBetween),
-		intField("stream_interval", &p.StreamInterval),
 		optBoolField("skip_reading_prefix_cache", &p.SkipReadingCache),
 		// How vLLM's own processes hand things around: nothing of the result.
 		ignoredField("output_kind"), ignoredField("skip_clone"), ignoredField("flat_logprobs"), ignoredField("output_text_buffer_length"),
@@ -154,7 +132,7 @@ func (g *generateRequest) paramsFields() []field {
 		unservedField("repetition_detection", "leave it out"),
 		unservedField("routed_experts_prompt_start", "leave it out", "0"),
 		unservedField("trace_decode_token_ids", "leave it out"),
-	}
+	)
 }
 
 func (g *generateRequest) outputModeField() field {

@@ -66,8 +66,27 @@ type streamOptions struct {
 // fields are the JSON members of a sampling.
 func (p *sampling) fields() []field {
 	p.SkipSpecial, p.SpacesBetween = true, true
-	return append([]field{
+	return slices.Concat([]field{
 		stringField("model", &p.Model),
+		optStringField("cache_salt", &p.CacheSalt),
+		stringField("session_id", &p.SessionID),
+		optBoolField("return_tokens_as_token_ids", &p.TokensAsIDs),
+		boolField("return_token_ids", &p.ReturnTokenIDs),
+		intField("truncate_prompt_tokens", &p.TruncatePrompt),
+		stringField("truncation_side", &p.TruncationSide),
+		priorityField(&p.Priority),
+		boolField("stream", &p.Stream),
+		p.streamOptionsField(),
+		stringField("request_id", &p.RequestID),
+		intField("timeout_ms", &p.TimeoutMS),
+		responseFormatField(),
+		ignoredField("user"),
+	}, p.paramsFields(), unservedSampling)
+}
+
+// paramsFields are those that vLLM's SamplingParams has too.
+func (p *sampling) paramsFields() []field {
+	return []field{
 		floatField("temperature", &p.Temperature),
 		floatField("top_p", &p.TopP),
 		intField("top_k", &p.TopK),
@@ -80,12 +99,8 @@ func (p *sampling) fields() []field {
 		logitBiasField(&p.LogitBias),
 		tokenIDsField("allowed_token_ids", &p.Allowed),
 		stringsField("bad_words", &p.BadWords),
-		optStringField("cache_salt", &p.CacheSalt),
-		stringField("session_id", &p.SessionID),
 		intField("prompt_logprobs", &p.PromptLogprobs),
 		tokenIDsField("logprob_token_ids", &p.LogprobTokenIDs),
-		optBoolField("return_tokens_as_token_ids", &p.TokensAsIDs),
-		boolField("return_token_ids", &p.ReturnTokenIDs),
 		stringsField("stop", &p.Stop),
 		tokenIDsField("stop_token_ids", &p.StopTokenIDs),
 		boolField("include_stop_str_in_output", &p.IncludeStop),
@@ -93,17 +108,8 @@ func (p *sampling) fields() []field {
 		intField("min_tokens", &p.MinTokens),
 		boolField("skip_special_tokens", &p.SkipSpecial),
 		boolField("spaces_between_special_tokens", &p.SpacesBetween),
-		intField("truncate_prompt_tokens", &p.TruncatePrompt),
-		stringField("truncation_side", &p.TruncationSide),
-		priorityField(&p.Priority),
 		intField("stream_interval", &p.StreamInterval),
-		boolField("stream", &p.Stream),
-		p.streamOptionsField(),
-		stringField("request_id", &p.RequestID),
-		intField("timeout_ms", &p.TimeoutMS),
-		responseFormatField(),
-		ignoredField("user"),
-	}, unservedSampling...)
+	}
 }
 
 // unservedSampling are fields that vLLM knows for every endpoint and this
