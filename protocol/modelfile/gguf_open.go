@@ -134,12 +134,7 @@ func (g *ggufFile) join(other *ggufFile) error {
 
 // readGGUF describes the model of a GGUF file: what the small files of a
 // directory say elsewhere.
-func (m *Model) readGGUF() (err error) {
-	g, files, err := openGGUF(m.gguf)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, unmap(files)) }()
+func (m *Model) readGGUF(g *ggufFile) (err error) {
 	if m.Config, err = g.config(); err != nil {
 		return err
 	}
@@ -147,14 +142,19 @@ func (m *Model) readGGUF() (err error) {
 	return err
 }
 
-// readGGUFTokenizer reads the vocabulary and what else tokenizer_config.json
-// would say.
-func (m *Model) readGGUFTokenizer(path string) (err error) {
+// readOtherTokenizer takes the tokenizer of another GGUF file.
+func (m *Model) readOtherTokenizer(path string) (err error) {
 	g, files, err := openGGUF(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, unmap(files)) }()
+	return m.readGGUFTokenizer(g)
+}
+
+// readGGUFTokenizer reads the vocabulary and what else tokenizer_config.json
+// would say.
+func (m *Model) readGGUFTokenizer(g *ggufFile) (err error) {
 	if m.GGUFVocabulary, err = g.vocabulary(); err != nil || m.GGUFVocabulary == nil {
 		return err
 	}

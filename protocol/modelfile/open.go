@@ -66,14 +66,19 @@ type Model struct {
 
 // Open reads the small files of a model on this machine: "builtin", a directory
 // or a GGUF file. Package hub fetches others.
-func Open(name string, opt Options) (*Model, error) {
+func Open(name string, opt Options) (_ *Model, err error) {
 	m := &Model{Name: name}
 	files, err := m.locate(opt)
 	if err != nil {
 		return nil, err
 	}
+	var own *ggufFile // parsed once: its vocabulary is most of the header
 	if m.gguf != "" {
-		err = m.readGGUF()
+		var maps []mapping
+		if own, maps, err = openGGUF(m.gguf); err == nil {
+			defer func() { err = errors.Join(err, unmap(maps)) }()
+			err = m.readGGUF(own)
+		}
 	} else {
 		err = m.readConfig(files)
 	}
@@ -81,7 +86,7 @@ func Open(name string, opt Options) (*Model, error) {
 		return nil, fmt.Errorf("model %s: %w", name, err)
 	}
 	if !opt.NoTokenizer {
-		if err := m.readTokenizer(files, opt.Tokenizer); err != nil {
+		if err := m.readTokenizer(files, own, opt.Tokenizer); err != nil {
 			return nil, fmt.Errorf("tokenizer of %s: %w", name, err)
 		}
 	}
@@ -159,20 +164,23 @@ func TokenizerFiles() []string {
 	return slices.Concat([]string{"tokenizer.json"}, sentencePieceFiles, otherTokenizerFiles)
 }
 
-func (m *Model) readTokenizer(files fs.FS, other string) (err error) {
-	gguf := m.gguf
-	if other != "" {
-		if gguf, err = findGGUF(other); err != nil {
+// readTokenizer takes the model's own files, or its GGUF file if own is not
+// nil, unless other names another place.
+func (m *Model) readTokenizer(files fs.FS, own *ggufFile, other string) (err error) {
+	switch {
+	case other != "":
+		gguf, err := findGGUF(other)
+		if err != nil {
 			return err
 		}
-	}
-	if gguf != "" {
-		return m.readGGUFTokenizer(gguf)
-	}
-	if other != "" {
+		if gguf != "" {
+			return m.readOtherTokenizer(gguf)
+		}
 		if files, err = openFiles(other); err != nil {
 			return err
 		}
+	case own != nil:
+		return m.readGGUFTokenizer(own)
 	}
 	for name, dst := range map[string]*[]byte{
 		"tokenizer.json":        &m.TokenizerJSON,
