@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -117,11 +116,7 @@ func exchange(t *testing.T, url string, r parityRequest) transcript {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := []byte(readAll(t, resp))
 	contentType, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	tr := transcript{Name: r.name, Status: resp.StatusCode, ContentType: contentType}
 	if contentType != "text/event-stream" {

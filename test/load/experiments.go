@@ -67,6 +67,20 @@ func built(ctx context.Context) (dir string, remove func(), err error) {
 	return dir, remove, nil
 }
 
+// start builds both commands and starts them for a load.
+func (e *engine) start(ctx context.Context, c *bench.Config) (*system.System, func(), error) {
+	dir, remove, err := built(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := system.Start(ctx, system.Options{BinDir: dir, Core: e.coreFlags(c), Frontend: quietFrontend})
+	if err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return s, func() { s.Stop(); remove() }, nil
+}
+
 // measured is one run: its result, and the processor time that the server and
 // this process used for it.
 type measured struct {
@@ -120,16 +134,11 @@ func headroom(ctx context.Context, set *flag.FlagSet, args []string) error {
 	if err := parse(set, args); err != nil {
 		return err
 	}
-	dir, remove, err := built(ctx)
+	ours, stopOurs, err := engine.start(ctx, &cfg)
 	if err != nil {
 		return err
 	}
-	defer remove()
-	ours, err := system.Start(ctx, system.Options{BinDir: dir, Core: engine.coreFlags(&cfg), Frontend: quietFrontend})
-	if err != nil {
-		return err
-	}
-	defer ours.Stop()
+	defer stopOurs()
 	var size atomic.Int64
 	mock, stop, err := startMock(&size)
 	if err != nil {
@@ -371,16 +380,11 @@ func probe(ctx context.Context, set *flag.FlagSet, args []string) error {
 	if err := parse(set, args); err != nil {
 		return err
 	}
-	dir, remove, err := built(ctx)
+	s, stopSystem, err := engine.start(ctx, &cfg)
 	if err != nil {
 		return err
 	}
-	defer remove()
-	s, err := system.Start(ctx, system.Options{BinDir: dir, Core: engine.coreFlags(&cfg), Frontend: quietFrontend})
-	if err != nil {
-		return err
-	}
-	defer s.Stop()
+	defer stopSystem()
 
 	paths := strings.Split(*routes, ",")
 	answers := make([]answer, len(paths))

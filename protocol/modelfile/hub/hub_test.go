@@ -754,6 +754,17 @@ func TestReadOnlyCache(t *testing.T) {
 	fetch(t, c, hub.Request{Repo: repoName, Revision: "v1.0", Part: hub.Everything}) // the same commit
 }
 
+// wantOnce: the cache has all files, and each came once.
+func wantOnce(t *testing.T, h *hubtest.Hub, cache string) {
+	t.Helper()
+	for _, name := range everythingOf {
+		if n := h.Downloads(repoName, name); n != 1 {
+			t.Errorf("%s was downloaded %d times, want once", name, n)
+		}
+	}
+	wantFiles(t, filepath.Join(cache, "models--govllm--tiny", "snapshots", commit), h.Repos[repoName], everythingOf...)
+}
+
 func TestGoroutinesDownloadOnce(t *testing.T) {
 	h := newHub(t)
 	cache := t.TempDir()
@@ -768,12 +779,7 @@ func TestGoroutinesDownloadOnce(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range everythingOf {
-		if n := h.Downloads(repoName, name); n != 1 {
-			t.Errorf("%s was downloaded %d times, want once", name, n)
-		}
-	}
-	wantFiles(t, filepath.Join(cache, "models--govllm--tiny", "snapshots", commit), h.Repos[repoName], everythingOf...)
+	wantOnce(t, h, cache)
 }
 
 func TestProgress(t *testing.T) {

@@ -112,12 +112,7 @@ func TestProcessesDownloadOnce(t *testing.T) {
 	if n := byOther.Load(); n > 1 {
 		t.Errorf("%d processes say that another one has fetched all", n)
 	}
-	for _, name := range everythingOf {
-		if n := h.Downloads(repoName, name); n != 1 {
-			t.Errorf("%s was downloaded %d times, want once", name, n)
-		}
-	}
-	wantFiles(t, filepath.Join(cache, "models--govllm--tiny", "snapshots", commit), h.Repos[repoName], everythingOf...)
+	wantOnce(t, h, cache)
 }
 
 // The lock of a process that is killed goes with it, and the next one goes on
