@@ -218,7 +218,7 @@ func (c *Core) Drain() {
 // Shutdown finishes the step under way, ends every request with an ABORT output
 // and returns what the clients are to be told. Nothing is to follow.
 func (c *Core) Shutdown() ([]Message, error) {
-	c.begin()
+	c.stepStart = c.now()
 	c.publish(c.numSteps+1, c.stepStart)
 	c.land()
 	if c.failure != nil {
@@ -244,7 +244,7 @@ func (c *Core) HasWork() bool {
 // Step runs one step and returns what the clients are to be told, valid until
 // the next call of any method. After an error the engine is dead.
 func (c *Core) Step() ([]Message, error) {
-	c.begin()
+	c.stepStart = c.now()
 	err := c.failure
 	if err == nil {
 		if c.cfg.Sched.Async {
@@ -263,11 +263,12 @@ func (c *Core) Step() ([]Message, error) {
 	return messages, nil
 }
 
-func (c *Core) begin() { c.stepStart = c.now() }
-
 // publish says what the engine is about since when: step running, or none if
-// that is 0.
+// that is 0. Without statistics nobody listens.
 func (c *Core) publish(running uint64, since float64) {
+	if c.cfg.Sched.NoLogStats {
+		return
+	}
 	b := c.pulse.writing
 	b.completed, b.running, b.since = c.numSteps, running, since
 	b.gauges, b.paused = c.sched.Gauges(), c.paused()
